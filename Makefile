@@ -2,10 +2,13 @@ PYTHONS = python3.14 python3.13 python3.12 python3.11 python3
 VENV = .venv
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 # Two workers share two cores: one thread each for NumPy's BLAS. A file's tests stay in one worker, which then compiles each shape once.
-PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MPLBACKEND=agg $(VENV)/bin/pytest -n 2 --dist loadfile --durations=15
+# Workers and the processes that tests start read the bytecode of the first.
+PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MPLBACKEND=agg $(VENV)/bin/pytest -n 2 --dist loadfile --durations=15
 # Networks of other libraries: their tests run in an environment of their own, PyTorch's wheel being what it is.
 # Shapes and types of annotations, executed: 40 % of the processor time of a run.
 TYPES = --jaxtyping-packages=neuromanifold,neuromanifold_papers,beartype.beartype
+# Programs as users compile them; conftest.py has most of XLA's optimisations out of the tests.
+OPTIMISED = XLA_FLAGS= JAX_DISABLE_MOST_OPTIMIZATIONS=0
 ADAPTERS = $(wildcard tests/*/test_torch_*.py tests/models/test_flax.py tests/models/test_haiku.py tests/models/test_transformers.py)
 TORCH_CPU = --extra-index-url https://download.pytorch.org/whl/cpu --retries 1
 
@@ -18,7 +21,7 @@ help:
 	@echo 'make test-torch    the tests that need PyTorch (its CPU build), Flax or Haiku, in .venv-torch'
 	@echo 'make test-browser  the pages in headless Chromium, where there is one'
 	@echo 'make test-docs     the built documentation, every tutorial, the wheel in an empty environment'
-	@echo 'make test-types    the whole test suite, with the types and shapes of all annotations executed'
+	@echo 'make test-types    the whole test suite, compiled as users compile, with the types and shapes of all annotations executed'
 	@echo 'make acceptance    the same with forty times the random draws'
 	@echo 'make verify        every statement of the papers on all of its cases'
 	@echo 'make defects       plant twenty defects in the core; each must be noticed by a test'
@@ -58,7 +61,7 @@ test-docs: docs
 	$(PYTEST) tests_site $(ARGS)
 
 test-types: .venv/.installed
-	$(PYTEST) $(TYPES) $(ARGS)
+	$(OPTIMISED) $(PYTEST) $(TYPES) $(ARGS)
 
 verify: .venv/.installed-core
 	.venv/bin/neuromanifold verify $(ARGS)
@@ -67,7 +70,7 @@ defects: .venv/.installed
 	.venv/bin/python tools/plant_defects.py $(ARGS)
 
 acceptance: .venv/.installed
-	$(PYTEST) --draws 10 $(TYPES) $(ARGS)
+	$(OPTIMISED) $(PYTEST) --draws 10 $(TYPES) $(ARGS)
 
 lint: .venv/.installed
 	.venv/bin/ruff check .

@@ -46,10 +46,16 @@ VERBS: dict[str, Callable[[Any, Any, Any, Any, Any], Any]] = {
     "graph.trace": lambda f, p, x, y, folder: nm.graph.trace(f, p, x),
     "regions.activation_patterns": lambda f, p, x, y, folder: nm.activation_patterns(f, p, x),
     "regions.dimension_bounds": lambda f, p, x, y, folder: nm.dimension_bounds(f, p, x),
+    "regions.enumerate_regions": lambda f, p, x, y, folder: nm.regions.enumerate_regions(
+        f, p, x=x, limit=8
+    ),
     "regions.fixed_neurons": lambda f, p, x, y, folder: nm.fixed_neurons(f, p, x, exact=True),
     "regions.region_bound": lambda f, p, x, y, folder: nm.regions.region_bound(f, p, x),
     "regions.sampled_regions": lambda f, p, x, y, folder: nm.sampled_regions(f, p, x),
     "tangent.alignment": lambda f, p, x, y, folder: nm.alignment(f, p, x, y),
+    "tangent.balancing_weights": lambda f, p, x, y, folder: nm.tangent.balancing_weights(
+        (f,), p, (x,)
+    ),
     "tangent.curvatures": lambda f, p, x, y, folder: nm.tangent.curvatures(
         f, p, x, y, k=2, kind="hessian"
     ),
@@ -59,6 +65,7 @@ VERBS: dict[str, Callable[[Any, Any, Any, Any, Any], Any]] = {
         f, p, x, exact=True
     ),
     "tangent.gram": lambda f, p, x, y, folder: nm.gram(f, p, x, store=folder / "gram"),
+    "tangent.influence": lambda f, p, x, y, folder: nm.influence(f, p, x, y, x, ridge=0.1),
     "tangent.jacobian": lambda f, p, x, y, folder: nm.jacobian(f, p, x),
     "tangent.kernel_alignment": lambda f, p, x, y, folder: nm.kernel_alignment(f, p, x, y),
     "tangent.kernel_flow": lambda f, p, x, y, folder: nm.kernel_flow(f, p, x, y),
@@ -82,6 +89,9 @@ VERBS: dict[str, Callable[[Any, Any, Any, Any, Any], Any]] = {
     "dynamics.gradient_flow": lambda f, p, x, y, folder: nm.gradient_flow(
         f, p, x, y, t1=0.1, rtol=1e-4, atol=1e-4
     ),
+    "dynamics.learning_coefficient": lambda f, p, x, y, folder: nm.learning_coefficient(
+        f, p, x, y, key=KEY, chains=2, draws=4
+    ),
     "dynamics.r_squared": lambda f, p, x, y, folder: nm.dynamics.r_squared(f, p, x, y),
     "dynamics.train": lambda f, p, x, y, folder: nm.train(f, p, x, y, key=KEY, epochs=1),
     "dynamics.weight_norm": lambda f, p, x, y, folder: nm.dynamics.weight_norm(f, p, x, y),
@@ -91,6 +101,7 @@ VERBS: dict[str, Callable[[Any, Any, Any, Any, Any], Any]] = {
         f, p, x
     ),
     "symmetry.discover": lambda f, p, x, y, folder: nm.symmetry.discover(f, p, x, key=KEY, keys=1),
+    "symmetry.match": lambda f, p, x, y, folder: nm.symmetry.match(f, p, p, x=x, starts=0),
     "symmetry.reduce_width": lambda f, p, x, y, folder: nm.reduce_width(f, p, x),
     "orbits.closure_upper_bound": lambda f, p, x, y, folder: nm.orbits.closure_upper_bound(f, p),
     "orbits.induced_field": lambda f, p, x, y, folder: nm.orbits.induced_field(f, x)(p),

@@ -2,6 +2,7 @@
 with a traceback or in silence.
 """
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 
 import cast
 import neuromanifold as nm
+from commands import run
 
 NET = nm.MLP((2, 3, 1))
 PARAMS = tuple(
@@ -39,10 +41,14 @@ VERBS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "gradient_flow": lambda f, params, x: nm.gradient_flow(f, params, x, Y, t1=0.1),
     "gram": lambda f, params, x: nm.gram(f, params, x, store="/nonexistent/never/written"),
     "inspect": nm.inspect,
+    "influence": lambda f, params, x: nm.influence(f, params, x, Y, X, ridge=0.1),
     "jacobian": nm.jacobian,
     "kernel_alignment": lambda f, params, x: nm.kernel_alignment(f, params, x, Y),
     "kernel_flow": lambda f, params, x: nm.kernel_flow(f, params, x, Y),
     "largest_stable_lr": lambda f, params, x: nm.largest_stable_lr(f, params, x, Y),
+    "learning_coefficient": lambda f, params, x: nm.learning_coefficient(
+        f, params, x, Y, key=jax.random.key(0), chains=2, draws=4
+    ),
     "ntk": nm.ntk,
     "ntk_operator": nm.ntk_operator,
     "reduce_width": nm.reduce_width,
@@ -140,10 +146,20 @@ COMMANDS: dict[str, list[str]] = {
 def test_a_bad_command_gets_one_sentence(arguments: list[str], tmp_path: Path):
     (tmp_path / "text.safetensors").write_text("no model")
     (tmp_path / "text.csv").write_text("no,table\n1,two\n")
-    environment = {**os.environ, "PYTHONPATH": str(Path(nm.__file__).parents[1])}
-    command = [sys.executable, "-m", "neuromanifold", *arguments]
+    with contextlib.chdir(tmp_path):
+        status, _, error = run(*arguments)
+    assert status == 2, error
+    assert error.strip() and "Traceback" not in error
+
+
+def test_a_process_of_its_own_says_the_same(tmp_path: Path):
+    arguments = COMMANDS["no such statement"]
     done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+        [sys.executable, "-m", "neuromanifold", *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(nm.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr and done.stderr.strip()
+    assert (done.returncode, done.stdout, done.stderr) == run(*arguments)

@@ -1,7 +1,6 @@
 """The command line: what it prints, what it writes, and how it refuses."""
 
 import json
-import subprocess
 import sys
 
 import jax
@@ -10,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import neuromanifold as nm
+from commands import run
 from neuromanifold import cli
 
 RUNNER = CliRunner()
@@ -19,13 +19,6 @@ RUNNER = CliRunner()
 def saved(tmp_path):
     net = nm.MLP((2, 4, 1))
     return nm.save(tmp_path / "net.safetensors", net, net.init(key=jax.random.key(0)))
-
-
-def run(*arguments: object) -> tuple[int, str, str]:
-    """As a user runs it: a process, its status, its two streams."""
-    command = [sys.executable, "-m", "neuromanifold", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    return done.returncode, done.stdout, done.stderr
 
 
 def test_inspect_reads_a_model_and_data_and_writes_the_page(saved, tmp_path):

@@ -1,4 +1,4 @@
-"""`make install`, with stand-ins for Python and pip."""
+"""`make install`, with stand-ins for Python and pip, and `.ci/run`, with one for make."""
 
 import os
 import shutil
@@ -64,3 +64,27 @@ def test_make_install_repeats_exactly_when_it_must(tmp_path: Path):
     later = (tmp_path / ".venv" / ".installed").stat().st_mtime + 10
     os.utime(tmp_path / "constraints.txt", (later, later))
     assert installs() == 1, "a changed pin is installed"
+
+
+def test_ci_stops_before_it_is_killed_and_says_what_it_did_not_do(tmp_path: Path):
+    script(
+        tmp_path / "bin" / "make",
+        'case "$1" in lint) exit 2;; test) echo "== 3 passed in 1.00s ==";; '
+        "test-docs) exec sleep 60;; esac",
+    )
+    environment = {**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        [ROOT / ".ci" / "run"],
+        env=environment | {"CI_SECONDS": "2"},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.returncode == 1
+    *_, install, lint, tests, torch, docs, browser, closing = done.stdout.splitlines()
+    assert install.startswith("passed in") and install.endswith("make install")
+    assert lint.startswith("failed (2) in")
+    assert tests.startswith("passed in") and torch.startswith("passed in")
+    assert docs.startswith("stopped after") and "make test-docs" in docs
+    assert browser.startswith("not run, the 2 s being over: make test-browser")
+    assert closing == "== 3 passed in 1.00s =="

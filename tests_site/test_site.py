@@ -184,6 +184,56 @@ def test_search_works_from_a_disk():
     assert "assets/iframe-worker/shim.js" in (SITE / "index.html").read_text()
 
 
+SEARCH = """
+const fs = require("fs"), vm = require("vm");
+const {worker, index, asked} = JSON.parse(fs.readFileSync(0));
+let receive, answer;
+const self = {addEventListener: (_, f) => { receive = f; }, postMessage: m => answer(m), importScripts() {}};
+self.self = self;
+vm.createContext(self);
+vm.runInContext(fs.readFileSync(worker, "utf8"), self);
+const send = (type, data) => new Promise(done => { answer = done; receive({data: {type, data}}); });
+(async () => {
+  await send(0, {...index, options: {suggest: false}});
+  const found = [];
+  for (const words of asked) found.push((await send(2, words)).data.items.map(([page]) => page.location));
+  console.log(JSON.stringify(found));
+})();
+"""
+SOUGHT = {
+    "pruning": "glossary", "compression": "glossary", "overparameterization": "glossary",
+    "overparametrization": "glossary", "lossless": "glossary", "identifiability": "glossary",
+    "glossary": "glossary", "dead neurons": "glossary", "dead ReLU": "glossary",
+    "feature learning": "glossary", "lazy regime": "glossary", "influence": "glossary",
+    "shrink": "reduce", "teleportation": "teleportation", "dead channel": "inspect",
+}  # fmt: skip
+
+
+def searched(words: list[str]) -> list[list[str]]:
+    """The pages that the site's own search, run under Node, finds for each query, best first."""
+    text = (SITE / "search" / "search_index.js").read_text()
+    [worker] = (SITE / "assets" / "javascripts" / "workers").glob("search.*.js")
+    index = json.loads(text[text.index("{") : text.rindex("}") + 1])
+    done = node(
+        ["-e", SEARCH],
+        return_completed_process=True,
+        input=json.dumps({"worker": str(worker), "index": index, "asked": words}),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_search_finds_the_words_of_the_community_and_of_the_library():
+    for (words, page), places in zip(SOUGHT.items(), searched(list(SOUGHT)), strict=True):
+        assert any(page in place for place in places[:5]), (words, places[:5])
+
+
+def test_search_does_not_find_what_is_not_there():
+    assert searched(["zeitgeistliche"]) == [[]]
+
+
 def test_verdicts_are_on_the_pages_of_the_papers():
     text = (SITE / "paper" / "riemann.html").read_text()
     assert text.count('class="fails"') > 5 and text.count('class="holds"') > 50

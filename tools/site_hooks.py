@@ -20,7 +20,7 @@ from nbformat import NotebookNode
 
 sys.path.insert(0, str(Path(__file__).parent))
 import site_names
-from site_formulas import raised
+from site_formulas import in_formulas, raised
 
 ROOT = Path(__file__).parents[1]
 VERDICTS = re.compile(r"^<!-- verdicts: (\w+) -->$", re.MULTILINE)
@@ -86,10 +86,14 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     ⟨Thm 1⟩ is a statement with its verdict.
     """
     if page.file.src_uri.startswith("paper/"):
-        badges = verdict_badges(Path(page.file.src_uri).stem)
-        markdown = BADGE.sub(lambda found: badges[found.group(1)], markdown)
+        paper = Path(page.file.src_uri).stem
+        badges = verdict_badges(paper)
+        # In the margin a badge leaves no gap before the full stop.
+        markdown = re.sub(rf" ?{BADGE.pattern}", lambda found: badges[found.group(1)], markdown)
+        before, heading, after = markdown.partition("\n## ")
+        markdown = f"{before}\n{standing(paper)}\n{heading}{after}"
     if page.file.src_uri == "errata.md":
-        markdown = raised(markdown)
+        markdown = in_formulas(raised(markdown))
     markdown = LISTS.sub(lambda found: stacked([found.group()], "list"), markdown)
     markdown = NAMES.sub(lambda found: site_names.listing(found.group(1)), markdown)
     markdown = markdown.replace("<!-- names on nm -->", site_names.table())
@@ -125,7 +129,33 @@ def verdict_table(paper: str) -> str:
             f'| <span id="statement-{row}"></span>{name} | {escaped(statement.says)} | {shown} | '
             f"`{file}.py` |"
         )
-    return stacked(rows, "verdicts")
+    return folded(stacked(rows, "verdicts"), f"{len(rows) - 2} statements")
+
+
+def standing(paper: str) -> str:
+    """What stands, then what does not: the statements of one paper as a bar, and in numbers."""
+    counts = Counter(colour(verdict) for *_, verdict in entries(paper))
+    words = (
+        ("holds", "stand: they hold, or no counterexample was found"),
+        ("open", "are open, or were not reproduced"),
+        ("fails", "fail as printed, most of them mended"),
+    )
+    shown = [(name, counts[name], text) for name, text in words if counts[name]]
+    parts = "".join(f'<span class="{name}" style="flex:{n}"></span>' for name, n, _ in shown)
+    listed = " ".join(
+        f'<span class="{name}">{n}</span> {text}{"." if k == len(shown) - 1 else ";"}'
+        for k, (name, n, text) in enumerate(shown)
+    )
+    label = f"Of {counts.total()} statements"
+    return (
+        f'<div class="standing"><div class="whole" role="img" aria-label="{label}">{parts}</div>'
+        f"<p>{label} {listed}</p></div>\n"
+    )
+
+
+def folded(text: str, summary: str) -> str:
+    """What is long, folded; a link into it opens it."""
+    return f'<details class="fold" markdown>\n<summary>{summary}</summary>\n\n{text}\n\n</details>'
 
 
 def verdict_badges(paper: str) -> dict[str, str]:
@@ -171,7 +201,7 @@ def claim_table(paper: str) -> str:
             in_words(claim[name]) for name in ("figure", "claim", "measured", "borne_out", "note")
         )
         rows.append(f"| {' | '.join(escaped(cell) for cell in cells)} |")
-    return stacked(rows, "claims")
+    return folded(stacked(rows, "claims"), f"{len(rows) - 2} claims of figures and tables")
 
 
 def stacked(rows: list[str], kind: str) -> str:

@@ -83,3 +83,12 @@ function fit() {
 }
 window.addEventListener("load", fit);
 window.addEventListener("resize", fit);
+
+// A link into something folded opens it.
+function unfold() {
+  const goal = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const folded = goal && goal.closest("details:not([open])");
+  if (folded) { folded.open = true; goal.scrollIntoView(); }
+}
+window.addEventListener("hashchange", unfold);
+window.addEventListener("load", unfold);

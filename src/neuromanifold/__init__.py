@@ -2,6 +2,7 @@
 carry their proof.
 """
 
+import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from neuromanifold import (
     symmetry,
     tangent,
 )
-from neuromanifold.dynamics import gradient_flow, train
+from neuromanifold.dynamics import gradient_flow, learning_coefficient, train
 from neuromanifold.inspection import Tracker, inspect, probes
 from neuromanifold.models import (
     MLP,
@@ -44,6 +45,7 @@ from neuromanifold.models import (
     to_torch,
 )
 from neuromanifold.numerics import Rank
+from neuromanifold.numerics.boundary import guard
 from neuromanifold.orbits import (
     condensation,
     induces_invariant_manifold,
@@ -71,6 +73,7 @@ from neuromanifold.tangent import (
     functional_dimension,
     gram,
     infinite,
+    influence,
     jacobian,
     kernel_alignment,
     kernel_flow,
@@ -119,6 +122,7 @@ __all__ = [
     "induces_invariant_manifold",
     "infinite",
     "infinite_ntk",
+    "influence",
     "init",
     "inspect",
     "inspection",
@@ -130,6 +134,7 @@ __all__ = [
     "largest_stable_lr",
     "layers",
     "leaky_relu",
+    "learning_coefficient",
     "lie_bracket",
     "lie_closure",
     "linearize",
@@ -157,6 +162,11 @@ __all__ = [
     "to_torch",
     "train",
 ]
+
+guard(
+    bottleneck, dynamics, functionspace, inspection, models, orbits, regions, symmetry, tangent,
+    sys.modules[__name__],
+)  # fmt: skip
 
 # The names of version 0.1 that have moved, and the module that has each; they go with version 0.3.
 _MOVED = {

@@ -5,6 +5,7 @@ out and why.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -157,7 +158,7 @@ class Check:
         )
         return whole[0] if whole else None
 
-    @property
+    @cached_property
     def _violations(self) -> tuple[float, float]:
         """The least and the greatest violation over the left side."""
         ends = (

@@ -2,6 +2,7 @@
 sliding on a kink.
 """
 
+import diffrax
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -175,4 +176,6 @@ def test_a_flow_that_slides_along_a_kink_needs_a_smallest_step():
         gradient_flow(folded, np.array(1.0), one, -one, max_steps=1000, **options)
     flow = gradient_flow(folded, np.array(1.0), one, -one, dtmin=1e-3, **options)
     exact = np.maximum(2 * np.exp(-flow.times) - 1, 0)
-    assert abs(flow.params - exact).max() < 2e-3  # the field is at most 1 + 1e-3 near the kink
+    # Near the kink a field of ±(1 + |θ|) is followed for 1e-3, in stages whose weights alternate.
+    reach = 1e-3 * np.abs(diffrax.Dopri8.tableau.b_sol).sum()
+    assert abs(flow.params - exact).max() < 1.01 * reach

@@ -3,6 +3,7 @@ shows what is left.
 """
 
 import importlib
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 import neuromanifold as nm
 from neuromanifold.inspection import costs
 from neuromanifold.inspection.inspect import subject_of
-from neuromanifold.inspection.sections import SECTIONS
+from neuromanifold.inspection.sections import SECTIONS, LeftOut
 from neuromanifold.models.losses import mse
 from neuromanifold.runtime.progress import Clock
 from neuromanifold.symmetry.conservation import balances
@@ -106,3 +107,18 @@ def test_what_is_left_follows_the_pace_and_never_goes_below_nothing():
     quick = Clock((1.0, 9.0), now=lambda: 0.0)
     quick.begin(1, at=50.0)  # too short a section to learn a pace from
     assert quick.left(at=50.0) == 9.0
+
+
+def test_an_exact_rank_beyond_patience_is_had_where_the_last_layer_shows_it(rng):
+    """And of two equal samples, which no layer tells apart, it is left out instead of late."""
+    net, x = nm.MLP((6, 64, 64, 64, 4)), rng.normal(size=(8, 6))
+    params, twice = net.init(key=jax.random.key(0)), x[[0, *range(7)]]
+    [section] = [section for section in SECTIONS if section.field == "exact"]
+    hasty = [replace(subject(net, params, data), patience=0.0) for data in (x, twice)]
+    assert [s.head_rows for s in hasty] == [32, 32]
+    assert costs.exact_seconds(hasty[0]) < costs.whole_rank_seconds(hasty[0])
+    assert int(section.compute(hasty[0])) == 32
+    with pytest.raises(LeftOut, match="the last layers do not show it, and all together take"):
+        section.compute(hasty[1])
+    assert int(section.compute(subject(net, params, twice))) == 28
+    assert subject(convolution, *drawn(rng)).head_rows == 2 * 6  # rank(h) of six units without bias

@@ -82,6 +82,29 @@ def test_any_function_is_inspected():
         lambda params, x: params["a"] * x + params["b"], {"a": 1.0, "b": 2.0}, np.ones((3, 1))
     )
     assert (inspection.n_params, int(inspection.dimension)) == (2, 1)
+    reasons = {part.title: part.left_out for part in inspection.parts}
+    assert reasons["ranks along the network"].startswith("no parameter enters by one product")
+
+
+def test_ranks_along_are_shown_for_any_network_and_a_planted_one_is_named(rng):
+    def f(params, x):
+        return jax.nn.relu(x @ params["first"]) @ params["second"]
+
+    params = {"first": rng.normal(size=(5, 6)), "second": rng.normal(size=(6, 2))}
+    x = rng.normal(size=(30, 5))
+    for planted in (False, True):
+        if planted:
+            params["first"][:, 1:] = params["first"][:, :1] * np.arange(1, 6)
+        found = nm.inspect(f, params, x)
+        rows = {name.strip(): (value, remark) for name, value, remark in found.rows}
+        value, remark = rows["ranks along the network"]
+        assert value == f"{int(planted)} of 2" and remark.endswith(": first") == planted
+        assert rows["representations"][0].endswith(" of 2")
+        assert rows["Jacobians to the output"][0] == f"{2 - planted} of 2"
+        assert json.loads(nm.report.as_json(found))["ranks"]["weights"] == {
+            "first": 1 if planted else 5,
+            "second": 2,
+        }
 
 
 def test_the_rank_by_samples_is_the_rank_on_the_first_samples(inspected):

@@ -22,4 +22,4 @@ def test_the_first_lines_of_the_readme_print_what_they_show(capsys, tmp_path, mo
     assert _without_rounding(capsys.readouterr().out) == _without_rounding(shown)
     assert len(code.strip().splitlines()) <= 10
     small = space["torch"].load(tmp_path / "smaller.pt", weights_only=True)
-    assert sum(tensor.numel() for tensor in small.values()) == 162
+    assert sum(tensor.numel() for tensor in small.values()) == 85

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import neuromanifold as nm
+from commands import run
 from hostile import FILES, Bomb, hostile, write
 from neuromanifold.models.files.torch_archive import Call, Name, parse
 
@@ -89,21 +90,15 @@ def test_the_sentence_names_what_is_wrong(
     assert text in outcome[name][0]
 
 
-def test_the_same_at_the_command_line(tmp_path: Path):
+def test_the_same_at_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
     for name in ("bomb.npz", "code.pt", "deep.safetensors", "code.pt2"):
         (tmp_path / name).write_bytes(hostile()[name]())
-        command = [sys.executable, "-m", "neuromanifold", "inspect", str(tmp_path / name), "f2"]
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(SOURCE)},
-        )
-        assert done.returncode == 2
-        assert done.stdout == ""
-        assert len(done.stderr.strip().splitlines()) == 1
-        assert "Traceback" not in done.stderr
+        status, out, error = run("inspect", tmp_path / name, "f2")
+        assert status == 2
+        assert out == ""
+        assert len(error.strip().splitlines()) == 1
+        assert "Traceback" not in error
     assert not (tmp_path / "exploded").exists()
 
 

@@ -294,7 +294,9 @@ def test_batch_normalisation_is_folded_as_pytorch_computes_it(tmp_path: Path):
 def test_the_pages_about_pytorch_run_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The architecture test runs the blocks marked `python`; those marked `py` need PyTorch."""
     monkeypatch.chdir(tmp_path)
-    page = (Path(__file__).parents[2] / "docs" / "your-network.md").read_text()
+    folder = Path(__file__).parents[2] / "docs"
+    names = ("your-network", "track", "files", "reduce")
+    page = "\n".join((folder / f"{name}.md").read_text() for name in names)
     blocks = re.findall(r"^```py\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
     layers = [nn.Linear(64, 5), nn.ReLU(), nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 10)]
     safetensors.torch.save_file(nn.Sequential(*layers).state_dict(), "smaller.safetensors")
@@ -313,7 +315,7 @@ def test_the_pages_about_pytorch_run_as_written(tmp_path: Path, monkeypatch: pyt
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=FutureWarning)
         for block in blocks:
-            exec(compile(block, "your-network.md", "exec"), namespace)
+            exec(compile(block, "pages", "exec"), namespace)
     assert len(blocks) == 8 and len(namespace["tracker"].timeline.steps) == 1
     graph = namespace["graph"]
     assert sum(p.numel() for p in graph.parameters()) < sum(p.numel() for p in cnn.parameters())

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import neuromanifold as nm
+from torch_zoo import GPT
 
 
 def network() -> nn.Module:
@@ -185,6 +186,23 @@ def residual() -> nn.Module:
     return module
 
 
+class Named(nn.Module):
+    """The number of its units is written in the graph, and one of them is read by nobody."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.gain, self.head = (
+            nn.Linear(5, 6),
+            nn.Parameter(torch.ones(1)),
+            nn.Linear(6, 2),
+        )
+        with torch.no_grad():
+            self.head.weight[:, 3] = 0.0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(torch.relu(self.up(x)) * self.gain.expand(6))
+
+
 def size(module: nn.Module) -> int:
     return sum(p.numel() for p in module.parameters())
 
@@ -213,10 +231,21 @@ def test_a_reduced_network_comes_back_as_a_graph(make, fold, rng):
 
 
 def test_a_graph_computes_less_where_its_layers_take_the_smaller_widths(rng):
-    x = rng.normal(size=(30, 1, 8, 8))
-    for module, padded in ((planted(network()), False), (residual(), True)):
+    images = rng.normal(size=(30, 1, 8, 8))
+    headless = GPT(5, 8, 2, 1, 4).double().eval()
+    with torch.no_grad():
+        headless.blocks[0].proj.weight[:, 4:] = 0.0  # the second head, whose place is counted on
+    tokens = rng.integers(0, 5, (6, 4))
+    for module, x, padded in (
+        (planted(network()), images, False),
+        (residual(), images, False),
+        (headless, tokens, False),
+        (Named().double(), images[:, 0, 0, :5], True),
+    ):
         f, params = nm.from_torch(module, example=torch.from_numpy(x[:2]))
-        graph = nm.reduce_width(f, params, x, fold=False).to_torch(module, example=x)
+        small = nm.reduce_width(f, params, x, fold=False)
+        graph = small.to_torch(module, example=x)
+        assert small.neurons_saved
         assert any("index_copy" in str(node.target) for node in graph.graph.nodes) is padded
 
 

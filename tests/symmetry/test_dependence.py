@@ -13,7 +13,7 @@ import neuromanifold as nm
 from graph.test_axes import ATTENTION, selected_heads, split_heads
 from neuromanifold import symmetry as S
 from neuromanifold.numerics.precision import arithmetic
-from neuromanifold.symmetry.discovery.dependence import described_axes, null_vectors
+from neuromanifold.symmetry.discovery.dependence import null_vectors, read_hidden_axes
 from neuromanifold.symmetry.discovery.statistics import opened
 from symmetry.test_narrowing import SHAPES, cnn
 
@@ -37,7 +37,7 @@ def normed(h):
 
 
 def axes_of(f, params, x):
-    return described_axes(opened(f, params, x))
+    return read_hidden_axes(opened(f, params, x))
 
 
 LINEAR, HOMOGENEOUS, APART, MIXED, UNKNOWN = range(5)

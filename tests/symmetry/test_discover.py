@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import neuromanifold as nm
+from dynamics.compilations import compilations
 from neuromanifold import symmetry as S
 from neuromanifold.numerics.precision import arithmetic
 from symmetry.nets import NETS
@@ -154,3 +156,33 @@ def test_batch_normalisation_in_training_mode_takes_the_batch_as_one_input(rng, 
         S.discover(plain, few, x, key=key, batch=batch, keys=1).orbit for batch in (False, True)
     ]
     assert orbits == [2, 2]
+
+
+def test_a_second_call_compiles_nothing_and_does_not_read_f(rng, key):
+    """Of everything that is asked of a graph's symmetries; negative control: another width."""
+    readings = []
+
+    def f(params, x):
+        readings.append(x.shape)
+        return jnp.tanh(jax.nn.relu(x @ params["w"] + params["b"]) @ params["v"]) @ params["u"]
+
+    def drawn(width):
+        shapes = {"w": (2, width), "b": (width,), "v": (width, 2), "u": (2, 1)}
+        params = {name: rng.normal(size=shape) for name, shape in shapes.items()}
+        return params, rng.normal(size=(6, 2))
+
+    def ask(params, x):
+        S.discover(f, params, x, key=key)
+        nm.symmetry_group(f, params, x)
+        S.structural_symmetries(f, params, x)
+        nm.dimension_account(f, params, x)
+
+    given = drawn(3)
+    ask(*given)
+    readings.clear()
+    with compilations() as compiled:
+        ask(*given)
+    assert not compiled and not readings
+    with compilations() as compiled:
+        nm.symmetry_group(f, *drawn(4))
+    assert compiled and readings

@@ -142,9 +142,9 @@ def test_elements_that_are_not_symmetries_change_f(rng):
             axes if k == leaf else group.identity.orders[k] for k, axes in enumerate(whole.orders)
         )
         signs = tuple(
-            axes if k == leaf else group.identity.signs[k] for k, axes in enumerate(whole.signs)
+            axes if k == leaf else group.identity.factors[k] for k, axes in enumerate(whole.factors)
         )
-        assert deviation(f, params, S.Renaming(orders, signs), x) > 1e-3
+        assert deviation(f, params, S.Monomial(orders, signs), x) > 1e-3
     bent = lambda p, x: jax.nn.relu(x @ p["w"] + p["b"]) @ p["v"]  # noqa: E731
     theta = {"w": rng.normal(size=(2, 3)), "b": rng.normal(size=3), "v": rng.normal(size=(3, 1))}
     assert [factor.flips for factor in nm.symmetry_group(bent, theta, x[:, 0, :2, 0]).factors] == [

@@ -306,3 +306,42 @@ def test_a_function_is_read_from_its_operations_not_from_what_is_declared():
         match=r"`f` uses tanh \(.*test_exact\.py:\d+.*\), which has no exact value at rational numbers; pass `exact=False`",
     ):
         nm.functional_dimension(smooth, params, np.ones((2, 1)), exact=True)
+
+
+def _wide(rng: np.random.Generator, alive: int = 64):
+    """A network whose Jacobian on 8 samples is sketched; so many units before its head are alive."""
+    net = nm.MLP((6, 64, 64, 64, 4))
+    draw = lambda *shape: rng.normal(size=shape) / 8  # noqa: E731
+    params = [
+        nm.Layer(draw(b, a), draw(b)) for a, b in zip(net.widths, net.widths[1:], strict=False)
+    ]
+    params[2].bias[:4], params[2].bias[alive:] = 1e3, -1e3
+    return net, tuple(params), rng.normal(size=(8, 6))
+
+
+@pytest.mark.parametrize("alive", [64, 4])
+def test_the_last_layers_prove_full_rank_where_they_have_it(alive: int, rng: np.random.Generator):
+    """The head alone has rank 4·rank(h, 1): 32 for 64 units, 20 for 4, where the layer before it
+    helps out.
+    """
+    net, params, x = _wide(rng, alive)
+    rank = nm.functional_dimension(net, params, x, exact=True)
+    certificate = rank.certificate
+    assert int(rank) == naive.singular_rank(np.asarray(nm.jacobian(net, params, x)))[0] == 32
+    assert certificate.sketched and certificate.reason == "full rank"
+    layers = {name.partition(".")[0] for name in certificate.witness}
+    assert layers == ({"3"} if alive == 64 else {"2", "3"})
+    assert certificate.verify(net, params, x)
+    head = tampered(certificate, witness=("3.weight", "3.bias"))
+    assert head.verify(net, params, x) == (alive == 64)
+
+
+def test_equal_samples_leave_no_full_rank_to_be_claimed(rng: np.random.Generator):
+    net, params, x = _wide(rng)
+    x[1] = x[0]
+    rank = nm.functional_dimension(net, params, x, exact=True)
+    assert int(rank) == 28 and rank.certificate.witness == ()
+    claimed = tampered(
+        rank.certificate, rank=32, reason="full rank", witness=("3.weight", "3.bias")
+    )
+    assert not claimed.verify(net, params, x)

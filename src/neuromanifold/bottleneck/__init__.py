@@ -1,5 +1,6 @@
 """Representation cost, Jacobian rank, bottleneck structure, the layerwise bounds."""
 
+from neuromanifold.bottleneck.along import CutRanks, LayerRanks, RanksAlong, ranks_along
 from neuromanifold.bottleneck.balance import balance, balance_defect
 from neuromanifold.bottleneck.bounds import NormBound, norm_bound, two_point_bound
 from neuromanifold.bottleneck.construction import construction_norm, linear_construction
@@ -32,9 +33,12 @@ __all__ = [
     "BottleneckStructure",
     "CompletePositivity",
     "CostExpansion",
+    "CutRanks",
     "Frames",
     "Interpolant",
+    "LayerRanks",
     "NormBound",
+    "RanksAlong",
     "activation_bound",
     "balance",
     "balance_defect",
@@ -54,6 +58,7 @@ __all__ = [
     "planarity_bound",
     "polyline_interpolant",
     "pseudo_determinant",
+    "ranks_along",
     "representation_cost",
     "segment_bound",
     "two_point_bound",

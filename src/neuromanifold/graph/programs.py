@@ -193,11 +193,11 @@ def products(graph: Graph, n: int, directions: int) -> Program:
 
 
 @lru_cache(maxsize=64)
-def stretches(graph: Graph, n: int) -> Program:
-    """(params, x, gates, added, c) ↦ `Graph.stretch` for n samples."""
+def segment_gradients(graph: Graph, n: int) -> Program:
+    """(params, x, gates, added, c) ↦ `Graph.segment_gradient` for n samples."""
     gates = gate_structs(graph, n)
     with jax.enable_x64(True):
         added = tuple(jax.ShapeDtypeStruct(gate.shape, jnp.float64) for gate in gates)
         cotangent = jax.ShapeDtypeStruct((n, graph.outputs + graph.decisions), jnp.float64)
-        many = jax.vmap(graph.stretch, (None, 0, 0, 0, 0))
+        many = jax.vmap(graph.segment_gradient, (None, 0, 0, 0, 0))
         return program_of(many, graph.params, stacked(graph.sample, n), gates, added, cotangent)

@@ -14,6 +14,7 @@ from neuromanifold.symmetry.reduction.narrowing import PROBES
 DENSE_KERNEL = 4096  # rows of a kernel whose eigenvalues are all computed
 LANCZOS_COUNT = 64  # eigenvalues of a larger one
 _LANCZOS_PRODUCTS = 150
+RANKED = 64  # samples whose representations are looked at along the network
 _INPUTS = 4  # at which scalings of channels are tried
 _TRIED = 12  # evaluations of f on the sample and on wide inputs that a reduction takes
 _FLOP, _WINDOWED, PRODUCT, ENTRY = 1e-10, 4e-10, 2e-10, 8e-9
@@ -32,6 +33,13 @@ _FACTORED = 3e-10
 """Seconds of an operation in the decomposition of a matrix."""
 _COMPILE, _COMPILE_NODE = 0.15, 0.004
 """Seconds to compile a program, and for each operation of the network in it."""
+
+
+def duration(seconds: float) -> str:
+    """In words."""
+    if seconds < 90:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 3600:.1f} hours" if seconds > 5400 else f"{seconds / 60:.0f} minutes"
 
 
 def compiling(s: Subject, programs: int) -> float:
@@ -90,6 +98,29 @@ def bottleneck_seconds(s: Subject) -> float:
     return 0.6 + 2 * _FACTORED * cubes + passes(s, s.outputs)
 
 
+def ranks_seconds(s: Subject) -> float:
+    """Seconds of the decompositions of every weight matrix and of the representations' triangles,
+    of forward passes, of one vector–Jacobian product for each of at most 64 outputs at four samples,
+    and of compiling each block.
+    """
+    shapes = [np.shape(leaf) for leaf in jax.tree.leaves(s.params)]
+    sides = [(shape[0], int(np.prod(shape[1:]))) for shape in shapes if len(shape) > 1]
+    cubes = sum(a * b * min(a, b) for a, b in sides)
+    n = min(s.samples, RANKED)
+    pulled = 4 * min(s.outputs, 64) / s.samples
+    triangles = n * s.activations * max((min(a, b) for a, b in sides), default=0)
+    return (
+        compiling(s, 4)
+        + 2 * _FACTORED * (cubes + triangles)
+        + passes(s, 1) * (n / s.samples + 3 * pulled)
+    )
+
+
+def ranks_bytes(s: Subject) -> int:
+    """Bytes of the parameters in float64, twice, and of the cotangents of all values at four samples."""
+    return 8 * (2 * s.columns + 4 * min(s.outputs, 64) * s.activations // 4)
+
+
 def reduction_seconds(s: Subject) -> float:
     """Seconds of rewriting the layers of a perceptron, or of reading all channels in one pass and of
     evaluating f a few times on the sample and on wide inputs.
@@ -101,7 +132,16 @@ def reduction_seconds(s: Subject) -> float:
 
 
 def exact_seconds(s: Subject) -> float:
-    """Seconds of the exact rank, by the cheaper of its two ways."""
+    """Seconds of the exact rank where the last layer can prove it, else of `whole_rank_seconds`."""
+    whole = whole_rank_seconds(s)
+    if s.rows > s.columns or s.head_rows < s.rows:
+        return whole
+    forward = s.samples * (s.operations / 2 * PRODUCT + s.activations * ENTRY)
+    return min(whole, 0.1 + forward + s.rows**2 * (ENTRY + s.rows * PRODUCT))
+
+
+def whole_rank_seconds(s: Subject) -> float:
+    """Seconds of the exact rank by the columns of all parameters, by the cheaper of two ways."""
     m = min(s.rows, s.columns)
     dense = s.rows * s.columns * (ENTRY + m * PRODUCT)
     operations, entries = s.sketch_costs

@@ -2,6 +2,7 @@
 one result.
 """
 
+import math
 import time
 import warnings
 from collections import Counter
@@ -11,10 +12,19 @@ import jax
 import numpy as np
 
 from neuromanifold.graph.graph import Graph, trace
+from neuromanifold.inspection.costs import duration
 from neuromanifold.inspection.inspection import INTERRUPTED, Inspection, Part
 from neuromanifold.inspection.sections import SECTIONS, LeftOut, Section, reduced_on
 from neuromanifold.inspection.subject import MOST_ROWS, Subject, default_samples, thinned
-from neuromanifold.models.arguments import Model, check_model, check_target, checked
+from neuromanifold.models.arguments import (
+    Model,
+    Params,
+    Samples,
+    Targets,
+    check_model,
+    check_target,
+    checked,
+)
 from neuromanifold.models.function import output_shape, restricted
 from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.models.model_kind import perceptron
@@ -42,9 +52,9 @@ _OF_TARGETS = ("fit", "descent")
 
 def inspect(
     f: Model,
-    params: Any,
-    x: Any,
-    y: Any = None,
+    params: Params,
+    x: Samples,
+    y: Targets | None = None,
     *,
     exact: bool | None = None,
     loss: Loss = mse,
@@ -76,7 +86,7 @@ def inspect(
         check_model(f)
         check_param_types(params)
         f, params = restricted(f, params, wrt)
-    subject = subject_of(f, params, x, y, exact, samples, memory, loss)
+    subject = subject_of(f, params, x, y, exact, samples, memory, loss, patience=patience)
     asked = [
         s for s in SECTIONS if (y is not None or s.field not in _OF_TARGETS) and s.concerns(subject)
     ]
@@ -119,6 +129,7 @@ def subject_of(
     memory: Any,
     loss: Loss,
     most_rows: int = MOST_ROWS,
+    patience: float = math.inf,
 ) -> Subject:
     """What is to be inspected, checked, with as many of the samples as are asked for or can be
     afforded.
@@ -143,7 +154,7 @@ def subject_of(
     with boundary(params, x):
         checked(f, params, x)
     exactly = trace(f, params, x).exact if exact is None else exact
-    return Subject(f, params, x, y, whole, exactly, budget, loss)
+    return Subject(f, params, x, y, whole, exactly, budget, loss, patience)
 
 
 def too_much(section: Any, subject: Subject, patience: float | int) -> str:
@@ -156,7 +167,7 @@ def too_much(section: Any, subject: Subject, patience: float | int) -> str:
             f"more `memory`{fewer}"
         )
     if seconds > patience:
-        return f"it would take about {_duration(seconds)}: pass more `patience`{fewer}"
+        return f"it would take about {duration(seconds)}: pass more `patience`{fewer}"
     return ""
 
 
@@ -167,12 +178,6 @@ def _amount(size: int) -> str:
         ((u, n) for u, n in ((2**30, "GB"), (2**20, "MB")) if size >= u), (2**10, "KB")
     )
     return f"{size / unit:.{int(unit == 2**30)}f} {name}"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} seconds"
-    return f"{seconds / 3600:.1f} hours" if seconds > 5400 else f"{seconds / 60:.0f} minutes"
 
 
 def _by_cost(sections: list[Section], subject: Subject) -> list[Section]:

@@ -2,12 +2,13 @@
 sentences.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from neuromanifold.bottleneck.along import RanksAlong
 from neuromanifold.bottleneck.structure import BottleneckStructure
 from neuromanifold.inspection.descent import Descent
 from neuromanifold.inspection.units import LayerStatus, kinds_of
@@ -57,7 +58,8 @@ class Inspection:
     `exact` is the functional dimension with its certificate, `float64` and `float32` what a
     numerical rank says, `growth` the exact rank on the first 1, …, n samples, `closed` how many
     parameters no open path runs through. `regions` belongs to piecewise-linear networks, `layers`
-    to those with units that switch (on all `n_given` samples), `bottleneck` to perceptrons;
+    to those with units that switch (on all `n_given` samples), `bottleneck` to perceptrons, `ranks` along the
+    network to all others;
     `account` is that of exact graphs of at most 5,000 parameters, `symmetries` are those by
     structure of larger networks, `reduction` goes by neurons or channels and holds on
     `n_reduced` samples. `blocks` are the parameters by layer. `fit` is r² (or what `fit_name` says) where targets were given, `descent`
@@ -96,6 +98,7 @@ class Inspection:
     n_reduced: int = 0
     blocks: tuple[Block, ...] | None = None
     bottleneck: BottleneckStructure | None = None
+    ranks: RanksAlong | None = None
 
     @property
     def dimension(self) -> Rank | None:
@@ -180,6 +183,7 @@ class Inspection:
             *([*kernel, *ranks] if limited else [*ranks, *kernel]),
             *self._descent_rows(),
             *self._bottleneck_rows(),
+            *self._ranks_rows(),
             *self._left_out_rows(),
         )
 
@@ -515,6 +519,50 @@ class Inspection:
         where = f"in {layers} of {found.net.depth}; {norm}"
         return [("bottleneck", f"rank {found.rank}", where)]
 
+    def _ranks_rows(self) -> list[Row]:
+        """What is below full rank: in the weights, the representations, on the way to the output."""
+        if self.ranks is None or not self.ranks.layers:
+            return []
+        found = self.ranks
+        layers, short = found.layers, found.deficient
+        low = [
+            layer.name
+            for layer in layers
+            if int(layer.representation) < min(*layer.shape, found.samples * layer.positions)
+        ]
+        narrow = found.narrowest
+        assert narrow is not None
+        samples = counted(found.samples, "sample")
+        rows = [
+            (
+                "ranks along the network",
+                f"{len(short)} of {len(layers)}",
+                f"weight matrices below full rank{_named(short)}",
+            ),
+            (
+                "  representations",
+                f"{len(low)} of {len(layers)}",
+                f"below what the size of the layer and {samples} allow{_named(low)}; the smallest rank "
+                f"is {int(narrow.representation)}, in {narrow.name}",
+            ),
+        ]
+        if found.cuts:
+            least = min(found.cuts, key=lambda cut: int(cut.to_output))
+            blocks = [int(cut.block) for cut in found.cuts if cut.block is not None]
+            smallest = (
+                f"; of {len(blocks)} blocks formed the smallest has rank {min(blocks)}"
+                if blocks
+                else ""
+            )
+            rows.append(
+                (
+                    "  Jacobians to the output",
+                    f"{int(least.to_output)} of {least.of}",
+                    f"smallest rank at {counted(len(found.cuts), 'cut')}, on {counted(found.jacobians_at, 'sample')}{smallest}",
+                )
+            )
+        return rows
+
     def _left_out_rows(self) -> list[Row]:
         reasons: dict[str, list[str]] = {}
         for part in self.parts:
@@ -574,6 +622,12 @@ def _gap(rank: Rank) -> str:
 
 def _listed(counts: Iterable[int]) -> str:
     return ", ".join(f"{count:,}" for count in counts)
+
+
+def _named(names: Sequence[str]) -> str:
+    """After a colon, the first three and how many others."""
+    others = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f": {', '.join(names[:3])}{others}" if names else ""
 
 
 def _all_of(n: int) -> str:

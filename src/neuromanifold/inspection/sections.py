@@ -12,11 +12,13 @@ from typing import Any
 import jax
 import numpy as np
 
+from neuromanifold.bottleneck.along import RanksAlong, ranks_along
 from neuromanifold.bottleneck.structure import BottleneckStructure, bottleneck_structure
 from neuromanifold.graph.reading import called
 from neuromanifold.graph.walk import NoExactAnswer, refuse_inexact
 from neuromanifold.inspection.costs import (
     LANCZOS_COUNT,
+    RANKED,
     account_seconds,
     blocks_bytes,
     blocks_seconds,
@@ -26,6 +28,7 @@ from neuromanifold.inspection.costs import (
     deciding_bytes,
     deciding_seconds,
     dense_kernel,
+    duration,
     exact_bytes_of,
     exact_seconds,
     float32_seconds,
@@ -33,6 +36,8 @@ from neuromanifold.inspection.costs import (
     float64_seconds,
     growth_seconds,
     passes,
+    ranks_bytes,
+    ranks_seconds,
     reduction_seconds,
     scalings_bytes,
     scalings_seconds,
@@ -40,10 +45,11 @@ from neuromanifold.inspection.costs import (
     spectrum_seconds,
     symmetries_seconds,
     units_seconds,
+    whole_rank_seconds,
 )
 from neuromanifold.inspection.descent import Descent, descent
 from neuromanifold.inspection.inspection import Block
-from neuromanifold.inspection.subject import Subject
+from neuromanifold.inspection.subject import Subject, thinned
 from neuromanifold.inspection.units import statuses
 from neuromanifold.models.model_kind import filters, perceptron
 from neuromanifold.numerics import modular
@@ -128,10 +134,6 @@ def _exactly(s: Subject) -> str:
     return "" if s.exactly else "no exact arithmetic was asked for"
 
 
-def _perceptron(s: Subject) -> str:
-    return "" if perceptron(s.f) else "known for perceptrons, plain stacks of dense layers, only"
-
-
 def _fit(s: Subject) -> float:
     """r²; for classes, the share of samples whose largest output is theirs."""
     if s.classifies:
@@ -211,11 +213,22 @@ def _rank_of(J: np.ndarray) -> int:
     return int(rank_from_spectrum(np.linalg.svd(J, compute_uv=False), J.shape))
 
 
+def _exact_rank(s: Subject) -> Rank:
+    """By the last layers where they prove it, by all columns where that is not too long."""
+    seconds = whole_rank_seconds(s)
+    if seconds > s.patience and s.geometry.by_last_layers is None:
+        raise LeftOut(
+            f"the last layers do not show it, and all together take about {duration(seconds)}: "
+            "pass more `patience` or fewer `samples`"
+        )
+    return s.rank
+
+
 def _growth(s: Subject) -> np.ndarray:
     """Ranks of J on the first 1, …, n samples: the rows that are independent of those before
     them, counted.
     """
-    rows = s.rank.certificate.rows  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
+    rows = _exact_rank(s).certificate.rows  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
     if s.rows > s.columns:
         p = modular.random_prime(bits=modular.SMALL_BITS)
         rows = first_rows(s.problem.residues(p), p)
@@ -330,6 +343,18 @@ def _bottleneck(s: Subject) -> BottleneckStructure:
         raise LeftOut(str(error)) from None
 
 
+def _ranks(s: Subject) -> RanksAlong:
+    """Representations on at most `RANKED` samples, Jacobians at a few of them."""
+    some = thinned(s.x, min(s.samples, RANKED))
+    try:
+        found = ranks_along(s.f, s.params, some, memory=s.budget)
+    except np.linalg.LinAlgError:
+        raise LeftOut("its numbers overflow float64 at these values") from None
+    if not found.layers:
+        raise LeftOut("no parameter enters by one product of matrices")
+    return found
+
+
 SECTIONS = (
     Section("fit", "fit", _fit, lambda s: "", lambda s: 0.1 + passes(s, 1)),
     Section("regions", "linear regions", _regions, _linear_regions, deciding_seconds, deciding_bytes),
@@ -337,7 +362,7 @@ SECTIONS = (
         "layers", "units", lambda s: statuses(s.f, s.graph, s.patterns, s.other_patterns()), bent,
         units_seconds, deciding_bytes, "regions",
     ),
-    Section("exact", "exact rank", lambda s: s.rank, _exactly, exact_seconds, exact_bytes_of),
+    Section("exact", "exact rank", _exact_rank, _exactly, exact_seconds, exact_bytes_of),
     Section("growth", "rank by number of samples", _growth, _growth_obstacle, growth_seconds, exact_bytes_of, "exact"),
     Section(
         "closed", "parameters without effect", _closed, lambda s: "",
@@ -365,6 +390,13 @@ SECTIONS = (
         "reduction", "equivalent smaller network", _reduction, _reduction_obstacle,
         reduction_seconds, deciding_bytes, "regions",
     ),
-    Section("bottleneck", "bottleneck", _bottleneck, _perceptron, bottleneck_seconds),
+    Section(
+        "bottleneck", "bottleneck", _bottleneck, lambda s: "", bottleneck_seconds,
+        concerns=lambda s: bool(perceptron(s.f)),
+    ),
+    Section(
+        "ranks", "ranks along the network", _ranks, lambda s: "", ranks_seconds, ranks_bytes,
+        concerns=lambda s: not perceptron(s.f),
+    ),
 )  # fmt: skip
 """In no order: `inspect` sorts them by cost."""

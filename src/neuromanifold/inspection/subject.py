@@ -4,9 +4,10 @@ computed once.
 
 import contextlib
 import math
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import jax
@@ -15,10 +16,11 @@ import numpy as np
 from neuromanifold.graph.graph import Graph
 from neuromanifold.graph.products import Convolution
 from neuromanifold.graph.program import Node, Program
-from neuromanifold.graph.reading import called
+from neuromanifold.graph.reading import evaluated
 from neuromanifold.graph.selection import select
+from neuromanifold.graph.uses import entering, leaves
 from neuromanifold.graph.walk import NoExactAnswer
-from neuromanifold.models.arguments import Model
+from neuromanifold.models.arguments import Model, Signature
 from neuromanifold.models.function import output_shape
 from neuromanifold.models.losses import Loss, cross_entropy, mse
 from neuromanifold.models.mlp import MLP, Params
@@ -40,7 +42,9 @@ _BATCH = 1_000
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A network on a sample `x`, which was chosen from the samples `given`; `budget` is in bytes."""
+    """A network on a sample `x`, which was chosen from the samples `given`; `budget` is in bytes,
+    `patience` in seconds.
+    """
 
     f: Model
     params: Any
@@ -50,6 +54,7 @@ class Subject:
     exactly: bool
     budget: int
     loss: Loss = mse
+    patience: float = math.inf
 
     @property
     def samples(self) -> int:
@@ -97,16 +102,32 @@ class Subject:
         return self.geometry.problem
 
     @cached_property
+    def head_rows(self) -> int:
+        """How many rows of J the columns of the last layer can have in a basis, o·rank(h, 1) for its
+        input h at one position; 0 where it is none.
+        """
+        program = self.graph.program
+        found = entering(
+            program,
+            leaves(program, len(self.graph.parameters)),
+            range(len(self.graph.parameters)),
+        ).uses
+        last = max((use for _, use in found), key=lambda use: use.output, default=None)
+        if last is None or last.batch * last.all_positions > 1 or last.outer != self.outputs:
+            return 0
+        return self.outputs * min(self.samples, last.inner + (last.constant is not None))
+
+    @cached_property
     def sketch_costs(self) -> tuple[float, int]:
         """Multiplications of residues that a sketch of J takes, and entries that it makes,
         counted before anything is decided.
         """
-        leaves, data = (
+        arrays, data = (
             [np.asarray(a) for a in jax.tree.leaves(tree)] for tree in (self.params, self.x)
         )
         undecided = Decisions(self.graph, (), (), (), 0)
         problem = Problem(
-            self.f, self.graph, tuple(leaves), tuple(data), undecided, select(self.params, None)
+            self.f, self.graph, tuple(arrays), tuple(data), undecided, select(self.params, None)
         )
         m = min(self.rows, self.columns)
         return problem.sketch_operations(m), self.samples * problem.sketch_entries(m)
@@ -156,7 +177,7 @@ class Subject:
     def values(self) -> np.ndarray:
         """f_θ at the sample, computed in the widest precision among parameters and sample."""
         with arithmetic():
-            return np.asarray(called(self.f, *self._alike(self.x)), np.float64)
+            return np.asarray(evaluated(self.f, *self._alike(self.x)), np.float64)
 
     @cached_property
     def kernel(self) -> Plan:
@@ -177,10 +198,8 @@ class Subject:
         """Floating-point operations of f at one sample, as XLA counts them."""
         with arithmetic():
             arguments = self._alike(jax.tree.map(lambda a: a[:1], self.x))
-            found = (
-                jax.jit(lambda *own: called(self.f, *own)).lower(*arguments).cost_analysis() or {}
-            )
-        return max(float(found.get("flops", 0.0)), 2.0 * self.columns)
+            found = _operations(self.f, *map(Signature.of, arguments))
+        return max(found, 2.0 * self.columns)
 
     @cached_property
     def convolving(self) -> float:
@@ -194,6 +213,13 @@ class Subject:
     def _alike(self, x: Any) -> tuple[Any, Any]:
         """Parameters and samples in one precision: convolutions do not take two."""
         return promote((self.params, x), widest(self.params, x))
+
+
+@lru_cache(maxsize=128)
+def _operations(f: Model, params: Signature, x: Signature) -> float:
+    """The floating-point operations that XLA counts in `f` at arguments of these shapes."""
+    lowered = evaluated.lower(f, params.structs(), x.structs())
+    return float((lowered.cost_analysis() or {}).get("flops", 0.0))
 
 
 def _multiplications(program: Program, node: Node) -> int:
@@ -225,10 +251,9 @@ def default_samples(
     """How many samples are looked at when nobody says: up to so many rows of the Jacobian, fewer
     where the budget is small.
     """
-    most = max(1, most_rows // outputs)
-    return max(
-        [n for n in range(1, most + 1) if exact_bytes(n * outputs, shapes) <= budget], default=1
-    )
+    counts = range(1, max(1, most_rows // outputs) + 1)
+    fitting = bisect_right(counts, budget, key=lambda n: exact_bytes(n * outputs, shapes))
+    return max(1, fitting)
 
 
 def thinned(tree: Any, samples: int) -> Any:

@@ -7,7 +7,7 @@ from neuromanifold.models.arguments import Model
 from neuromanifold.numerics.spaces import exact_spaces
 from neuromanifold.regions.problem import Problem
 from neuromanifold.regions.reach import gate_rows, known_regions, wide_inputs
-from neuromanifold.symmetry.account.chain import ExactRows, segments
+from neuromanifold.symmetry.account.chain import ExactRows, inputs_between
 
 _BATCH = 256
 _PATIENCE = 4  # batches without a new region
@@ -47,7 +47,9 @@ def reaching_inputs(
         if idle == _PATIENCE or known.count - sampled >= most:
             break
         drawn = (
-            segments(rows, known, met, rng) if batch % 2 else wide_inputs(problem.data, _BATCH, rng)
+            inputs_between(rows, known, met, rng)
+            if batch % 2
+            else wide_inputs(problem.data, _BATCH, rng)
         )
         data, gates = rows.decided(drawn)
         known, fresh = known.with_new(data, gate_rows(gates, data), most)

@@ -11,7 +11,7 @@ from jaxtyping import Int8
 from neuromanifold.graph.graph import trace
 from neuromanifold.graph.walk import refuse_inexact
 from neuromanifold.models.activation import Activation, per_neuron
-from neuromanifold.models.arguments import checked
+from neuromanifold.models.arguments import Samples, checked
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.models.model_kind import require_perceptron
 from neuromanifold.numerics.precision import boundary
@@ -35,8 +35,8 @@ class Signs(Result):
     escalated: int
 
 
-def exact_signs(net: MLP, params: Params, x: Any, *, balls_only: bool = False) -> Signs:
-    """The signs of all pre-activations at float parameters and float data, proved.
+def exact_signs(net: MLP, params: Params, x: Samples, *, balls_only: bool = False) -> Signs:
+    """Return the signs of all pre-activations at float parameters and float data, proved.
 
     `balls_only` skips the float64 pass: the slower, independent route.
 
@@ -59,8 +59,8 @@ def exact_signs(net: MLP, params: Params, x: Any, *, balls_only: bool = False) -
 
 
 def signs_of(net: MLP, decisions: Decisions, n: int) -> Signs:
-    """The decisions of a perceptron's graph by layer and neuron: each kinked run of neurons asks
-    once whether z > 0.
+    """Return the decisions of a perceptron's graph by layer and neuron: each kinked run of neurons
+    asks once whether z > 0.
     """
     asked = iter(zip(decisions.gates, decisions.ties, strict=True))
     layers = []
@@ -85,7 +85,7 @@ def is_kinked(activation: Activation) -> bool:
 
 
 def layer_slopes(net: MLP, signs: Signs) -> list[np.ndarray]:
-    """σ'(z) of each layer where it is a constant slope, nan where it depends on z."""
+    """Return σ'(z) of each layer where it is a constant slope, nan where it depends on z."""
     return [_slopes(entry, sign) for entry, sign in zip(net.activations, signs.layers, strict=True)]
 
 

@@ -60,6 +60,16 @@ def as_dict(inspection: Inspection) -> dict[str, Any]:
         "bottleneck": None
         if found.bottleneck is None
         else {"rank": found.bottleneck.rank, "layers": list(found.bottleneck.layers)},
+        "ranks": None
+        if found.ranks is None
+        else {
+            "weights": {layer.name: int(layer.weight) for layer in found.ranks.layers},
+            "representations": {
+                layer.name: int(layer.representation) for layer in found.ranks.layers
+            },
+            "to_output": [int(cut.to_output) for cut in found.ranks.cuts],
+            "blocks": [None if c.block is None else int(c.block) for c in found.ranks.cuts],
+        },
         "fit": found.fit,
         "descent": None
         if found.descent is None

@@ -5,33 +5,30 @@ import re
 
 TERMS = {
     "parameters": "every number that training may change; D is how many there are",
-    "parameter direction": "a way of changing all parameters at once, however little; as many are "
-    "independent as there are parameters",
+    "parameter direction": "a small change of all parameters at once; D of them are independent, one "
+    "for each parameter",
     "Jacobian": "the matrix of the derivatives of every output at every sample (rows) by every "
     "parameter (columns)",
-    "rows of the Jacobian": "one for each sample and output: n samples with o outputs cannot show "
-    "more than n·o independent directions",
-    "functional dimension": "the rank of the Jacobian of all outputs on the sample with respect "
-    "to all parameters: how many "
-    "independent changes of the function, seen on the sample, parameters can make",
-    "exact": "computed with whole numbers modulo a prime at the very parameters and data, "
-    "floating-point numbers taken as the "
-    "fractions they are; the certificate says why no rounding and no threshold is involved",
+    "rows of the Jacobian": "one for each sample and output; n samples with o outputs show at most "
+    "n·o independent directions",
+    "functional dimension": "how many independent changes of the function the parameters can make on "
+    "the sample: the rank of the Jacobian of all outputs by all parameters",
+    "exact": "computed without rounding and without a threshold, in whole numbers modulo a prime; "
+    "floating-point numbers are fractions, and the certificate proves the result",
     "gap": "the smallest singular value that counts over the largest that does not; near 1 the "
     "rank depends on the threshold",
-    "singular value": "by how much the outputs on the sample move when the parameters move by one "
-    "in the direction that belongs to it",
-    "parameter without effect": "one whose column of the Jacobian is zero: every path through it "
-    "is shut on the whole sample",
-    "symmetry": "a motion of the parameters that leaves the function as it is, on the sample or "
+    "singular value": "how far the outputs on the sample move when the parameters move by one in its "
+    "direction",
+    "parameter without effect": "its column of the Jacobian is zero: every path through it is shut on "
+    "the whole sample",
+    "symmetry": "a change of the parameters that does not change the function, on the sample or "
     "everywhere",
-    "gradient flow": "gradient descent with steps so small that they are a motion",
+    "gradient flow": "gradient descent with infinitely small steps",
     "conserved quantity": "a number made of the parameters that gradient flow cannot change, "
     "whatever the data and the loss; "
     "each belongs to a continuous symmetry",
     "reduction": "a smaller network that computes the same on the sample: units that are off, "
-    "linear or copies of others are "
-    "removed and their part moved to the layers beside them",
+    "linear or copies of others go, and the layers beside them take over their part",
     "unit": "a place where the network bends: a neuron's ReLU, or one entry of a channel; it is "
     "on where it passes its input on",
     "linear region": "a set of inputs on which every unit is on or off in the same way, so that "
@@ -39,24 +36,23 @@ TERMS = {
     "always on": "the unit's input is positive at every sample looked at: it is linear there",
     "always off": "the unit's input is not positive at any sample looked at: it could be removed",
     "dead channel": "a channel that is off at every place and every sample looked at",
-    "inactive neurons": "parameters that write or read a unit which is off at every sample",
-    "closed paths": "parameters that act through units which are off at every sample, and through "
-    "no others",
-    "scalings": "what writes a unit can be multiplied by a number, and what reads it divided: "
-    "ReLU does not mind",
-    "linear neurons": "units that are always on are linear, and any invertible mixture of them "
-    "does the same",
-    "translations": "a constant added to a unit that is always on is taken off again by the "
-    "biases of the next layer",
+    "inactive neurons": "weights into or out of a unit that is off at every sample",
+    "closed paths": "every path through the parameter passes a unit that is off at every sample",
+    "scalings": "multiply the weights into a ReLU unit by c > 0 and divide the weights out of it by "
+    "c: the function stays the same",
+    "linear neurons": "units that are always on are linear; any invertible mixture of them gives the "
+    "same function",
+    "translations": "add a constant to a unit that is always on, and the biases of the next layer "
+    "take it off again",
     "shared sign patterns": "units that switch together at all samples can be mixed with each "
     "other",
     "relations between patterns": "units whose patterns add up, as when one is on exactly where "
     "another is off, can trade with each other",
-    "confined in one unit": "the samples show a unit's weights in some directions only; changes "
-    "in the others have no effect",
+    "confined in one unit": "the inputs of a unit lie in a subspace; changes of its weights outside "
+    "of it have no effect",
     "confined in one layer": "the same for all weights of a layer together",
     "confined in two layers": "the same for the weights of two layers in a row",
-    "linear stretches": "between units that switch the network is linear, and factors of a "
+    "linear segments": "between units that switch the network is linear, and factors of a "
     "product can be changed while the product stays",
     "too few samples in a region": "directions that would show if the same linear regions held "
     "more samples",

@@ -27,9 +27,9 @@ from neuromanifold.symmetry.groups.base import (
     LieGroup,
 )
 from neuromanifold.symmetry.groups.batch import BatchGroup
-from neuromanifold.symmetry.groups.channel_permutation import PlaceGroup, Renaming
+from neuromanifold.symmetry.groups.channel_permutation import ChannelPermutationGroup
 from neuromanifold.symmetry.groups.dense import Dense
-from neuromanifold.symmetry.groups.filters import FilterScaling, FilterScalingGroup
+from neuromanifold.symmetry.groups.filters import FilterScalingGroup
 from neuromanifold.symmetry.groups.flow import Flow, FlowGroup
 from neuromanifold.symmetry.groups.hadamard import (
     Extended,
@@ -46,6 +46,7 @@ from neuromanifold.symmetry.groups.product import NetworkGroup, SymmetryGroup, s
 from neuromanifold.symmetry.groups.scaling import ScalingGroup
 from neuromanifold.symmetry.groups.sign import SignedPermutationGroup, SignGroup
 from neuromanifold.symmetry.groups.transformation import Transformation, gamma_norm, transformation
+from neuromanifold.symmetry.matching import Barrier, Match, Move, match
 from neuromanifold.symmetry.reduction.reduce import Reduction, reduce_width
 from neuromanifold.symmetry.reduction.rewriting import Removal
 
@@ -53,7 +54,9 @@ __all__ = [
     "AbstractGroup",
     "AffineGroup",
     "Balance",
+    "Barrier",
     "BatchGroup",
+    "ChannelPermutationGroup",
     "Composition",
     "ConservationLaws",
     "ConservedQuantities",
@@ -64,7 +67,6 @@ __all__ = [
     "Element",
     "Extended",
     "ExtendedModel",
-    "FilterScaling",
     "FilterScalingGroup",
     "Flow",
     "FlowGroup",
@@ -72,15 +74,15 @@ __all__ = [
     "HadamardGroup",
     "HiddenEquivalence",
     "LieGroup",
+    "Match",
     "MatrixGroup",
     "Monomial",
+    "Move",
     "NetworkGroup",
     "OrthogonalGroup",
     "PermutationGroup",
-    "PlaceGroup",
     "Reduction",
     "Removal",
-    "Renaming",
     "Reparametrization",
     "ScalingGroup",
     "Scalings",
@@ -100,6 +102,7 @@ __all__ = [
     "discover",
     "gamma_norm",
     "hidden_equivalence",
+    "match",
     "reduce_width",
     "structural_symmetries",
     "symmetry_group",

@@ -12,11 +12,12 @@ from neuromanifold.tangent.curvature import (
 )
 from neuromanifold.tangent.kernel.density import SpectralDensity, spectral_density
 from neuromanifold.tangent.kernel.gram import Gram, gram
-from neuromanifold.tangent.kernel.ntk import empirical_nngp, ntk
+from neuromanifold.tangent.kernel.ntk import balancing_weights, empirical_nngp, ntk
 from neuromanifold.tangent.kernel.operator import ntk_operator
 from neuromanifold.tangent.kernel.routes import Plan, kernel_plan
 from neuromanifold.tangent.kernel.spectrum import Spectrum, spectrum
 from neuromanifold.tangent.prediction.alignment import alignment, kernel_alignment
+from neuromanifold.tangent.prediction.influence import Influence, influence
 from neuromanifold.tangent.prediction.kernel_flow import KernelFlow, kernel_flow
 from neuromanifold.tangent.prediction.linearize import linearize
 from neuromanifold.tangent.rank.certificate import JacobianCertificate
@@ -29,6 +30,7 @@ from neuromanifold.tangent.rank.jacobian import jacobian
 
 __all__ = [
     "Gram",
+    "Influence",
     "JacobianCertificate",
     "KernelFlow",
     "Plan",
@@ -36,12 +38,14 @@ __all__ = [
     "Spectrum",
     "UntrustworthyRank",
     "alignment",
+    "balancing_weights",
     "curvatures",
     "empirical_nngp",
     "functional_dimension",
     "gauss_newton_curvature",
     "gram",
     "infinite",
+    "influence",
     "jacobian",
     "kernel_alignment",
     "kernel_flow",

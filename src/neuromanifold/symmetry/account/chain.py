@@ -24,9 +24,16 @@ from neuromanifold.graph.residues import Residue, Residues
 from neuromanifold.graph.walk import walk
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.numerics.spaces import FloatSpaces, ModularSpaces, Spaces
-from neuromanifold.regions.decisions import Decisions, decide
+from neuromanifold.regions.decisions import Decisions, decide, float_gates
 from neuromanifold.regions.problem import Problem
-from neuromanifold.regions.reach import Data, Known, between, gate_rows, known_regions, wide_inputs
+from neuromanifold.regions.reach import (
+    Data,
+    KnownRegions,
+    between,
+    gate_rows,
+    known_regions,
+    wide_inputs,
+)
 
 _BATCH = 256
 _PATIENCE = (
@@ -56,11 +63,11 @@ class Rows(abc.ABC):
 
     @abc.abstractmethod
     def at(self, data: Data, gates: Gates) -> np.ndarray:
-        """J at these inputs, (n·o, D), the bends decided as the gates say."""
+        """Return J at `data`, (n·o, D), the bends decided as `gates` say."""
 
     @cached_property
     def of_sample(self) -> np.ndarray:
-        """J on the sample, all of whose rows must be finite."""
+        """The Jacobian on the sample, all of whose rows must be finite."""
         found = self.at(self.data, self.gates)
         if bad := len(found) - len(finite(found)):
             raise ArithmeticError(
@@ -71,39 +78,39 @@ class Rows(abc.ABC):
         return found
 
     def adding(self, basis: np.ndarray, data: Data, gates: Gates) -> np.ndarray:
-        """Which inputs may have rows outside the span."""
+        """Say which inputs may have rows outside the span of `basis`."""
         return np.ones(len(data[0]), bool)
 
     @abc.abstractmethod
     def decided(self, data: Data) -> tuple[Data, Gates]:
-        """Those of the inputs that lie on no kink, and the gates there."""
+        """Return the inputs of `data` that lie on no kink, and the gates there."""
 
     @abc.abstractmethod
     def quantities(self, data: Data, gates: Gates) -> Gates:
-        """What the decisions are about, in float64."""
+        """Return what the decisions are about, in float64."""
 
     @abc.abstractmethod
-    def stretches(
-        self, held: Gates, cut: Gates, count: int, rng: np.random.Generator
+    def segment_rows(
+        self, held: Gates, switching: Gates, count: int, rng: np.random.Generator
     ) -> np.ndarray:
-        """`Graph.stretch` for `count` random inputs and cotangents, units held on (or off) and
-        cut.
+        """Return `Graph.segment_gradient` at `count` random inputs and cotangents, units held on
+        (`held`) or off, and those that switch taken as inputs.
         """
 
     def _sampled(self, count: int, rng: np.random.Generator) -> list[int]:
-        """Samples, for inputs that are whole numbers."""
+        """Draw `count` samples, for inputs that are whole numbers."""
         return rng.integers(0, len(self.data[0]), count).tolist()
 
-    def _cotangents(self, cut: Gates, count: int, drawn: Any) -> Any:
-        """Random numbers for outputs and for what the units that are cut decide on, zeros for
-        the others.
+    def _cotangents(self, switching: Gates, count: int, drawn: Any) -> Any:
+        """Draw random numbers for the outputs and for what the switching units decide on; the
+        others get zeros.
         """
-        where = np.concatenate([np.ones(self.graph.outputs, bool), *(c.ravel() for c in cut)])
+        where = np.concatenate([np.ones(self.graph.outputs, bool), *(c.ravel() for c in switching)])
         return np.where(where, drawn((count, len(where))), 0)
 
 
 def finite(rows: np.ndarray) -> np.ndarray:
-    """Those rows that are."""
+    """Return the rows that are finite."""
     return rows[np.isfinite(rows).all(axis=1)]
 
 
@@ -126,21 +133,21 @@ class ExactRows(Rows):
 
     @property
     def gates(self) -> Gates:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Those of the sample."""
+        """The gates of the sample."""
         return self.problem.decisions.gates
 
     def at(self, data: Data, gates: Gates) -> np.ndarray:
         return self.moved(data, gates).residues(self.spaces.p)
 
     def adding(self, basis: np.ndarray, data: Data, gates: Gates) -> np.ndarray:
-        """Those whose rows are not orthogonal to a random vector of the kernel: one product, no
-        Jacobian.
+        """Find the inputs whose rows are not orthogonal to a random vector of the kernel: one
+        product, no Jacobian.
         """
         found = self.moved(data, gates).products(self.spaces.p, self.spaces.orthogonal(basis)[None])
         return np.asarray(found.reshape(len(data[0]), -1).any(axis=1))
 
     def moved(self, data: Data, gates: Gates) -> Problem:
-        """The same network at other inputs."""
+        """Return the same problem at other inputs."""
         none = tuple(np.zeros(g.shape, bool) for g in gates)
         return replace(
             self.problem, data=data, decisions=Decisions(self.graph, gates, none, none, 0)
@@ -154,26 +161,28 @@ class ExactRows(Rows):
         return tuple(a[inside] for a in data), tuple(g[inside] for g in found.gates)
 
     def decided_all(self, data: Data) -> Gates:
-        """The gates at these inputs, whether or not one lies on a kink."""
+        """Return the gates at `data`, whether or not an input lies on a kink."""
         return decide(self.graph, self.problem.leaves, data, memory=self.problem.budget).gates
 
     def quantities(self, data: Data, gates: Gates) -> Gates:
         program = programs.quantities(self.graph, len(data[0]))
         return tuple(walk(program, Floats(), [*self.problem.leaves, *data, *gates]))
 
-    def stretches(
-        self, held: Gates, cut: Gates, count: int, rng: np.random.Generator
+    def segment_rows(
+        self, held: Gates, switching: Gates, count: int, rng: np.random.Generator
     ) -> np.ndarray:
         A, some = Residues(self.spaces.p), self._sampled(count, rng)
         data = [
             A.random((count, *a.shape[1:])) if a.dtype.kind == "f" else a[some] for a in self.data
         ]
         gates = [np.broadcast_to(on, (count, *on.shape)) for on in held]
-        added = [Residue(np.where(c, self.spaces.random((count, *c.shape)), 0)) for c in cut]
-        cotangent = Residue(self._cotangents(cut, count, self.spaces.random))
+        added = [Residue(np.where(c, self.spaces.random((count, *c.shape)), 0)) for c in switching]
+        cotangent = Residue(self._cotangents(switching, count, self.spaces.random))
         leaves = [A.lift(leaf) for leaf in self.problem.leaves]
         [found] = walk(
-            programs.stretches(self.graph, count), A, [*leaves, *data, *gates, *added, cotangent]
+            programs.segment_gradients(self.graph, count),
+            A,
+            [*leaves, *data, *gates, *added, cotangent],
         )
         return found.values
 
@@ -189,27 +198,28 @@ class FloatRows(Rows):
 
     @cached_property
     def gates(self) -> Gates:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Those of the sample."""
+        """The gates of the sample."""
         return self.decided(self.data)[1]
 
     def at(self, data: Data, gates: Gates) -> np.ndarray:
         with arithmetic():
-            rows = np.asarray(self._jacobians(self._samples(data), gates)).reshape(
-                len(data[0]) * self.graph.outputs, -1
-            )
+            found = _jacobians(self.graph, self.params, self._samples(data), gates)
+            rows = np.asarray(found).reshape(len(data[0]) * self.graph.outputs, -1)
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         return rows / np.where(lengths > 0, lengths, 1.0)
 
     def decided(self, data: Data) -> tuple[Data, Gates]:
         with arithmetic():
-            return data, tuple(np.asarray(gate) for gate in self._decide(self._samples(data)))
+            gates = float_gates(self.graph, self.params, self._samples(data))
+            return data, tuple(np.asarray(gate) for gate in gates)
 
     def quantities(self, data: Data, gates: Gates) -> Gates:
         with arithmetic():
-            return tuple(np.asarray(q) for q in self._quantities(self._samples(data), gates))
+            found = _quantities(self.graph, self.params, self._samples(data), gates)
+            return tuple(np.asarray(q) for q in found)
 
-    def stretches(
-        self, held: Gates, cut: Gates, count: int, rng: np.random.Generator
+    def segment_rows(
+        self, held: Gates, switching: Gates, count: int, rng: np.random.Generator
     ) -> np.ndarray:
         some, n = self._sampled(count, rng), rng.standard_normal
         data = tuple(
@@ -217,42 +227,38 @@ class FloatRows(Rows):
             for a in self.data
         )
         gates = tuple(np.broadcast_to(on, (count, *on.shape)) for on in held)
-        added = tuple(np.where(c, n((count, *c.shape)), 0.0) for c in cut)
+        added = tuple(np.where(c, n((count, *c.shape)), 0.0) for c in switching)
         with arithmetic():
-            rows = np.asarray(
-                self._stretches(self._samples(data), gates, added, self._cotangents(cut, count, n))
-            )
+            cotangents = self._cotangents(switching, count, n)
+            found = self.graph, self.params, self._samples(data), gates, added, cotangents
+            rows = np.asarray(_segment_gradients(*found))
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         return rows / np.where(lengths > 0, lengths, 1.0)
-
-    @cached_property
-    def _stretches(self) -> Any:
-        params = jax.tree.map(jnp.asarray, self.params)
-        return jax.jit(jax.vmap(lambda *arguments: self.graph.stretch(params, *arguments)))
 
     def _samples(self, data: Data) -> Any:
         return jax.tree.unflatten(
             jax.tree.structure(self.graph.sample), [jnp.asarray(a) for a in data]
         )
 
-    @cached_property
-    def _decide(self) -> Any:
-        params = jax.tree.map(jnp.asarray, self.params)
-        return jax.jit(jax.vmap(lambda sample: self.graph.decide(params, sample)))
 
-    @cached_property
-    def _quantities(self) -> Any:
-        params = jax.tree.map(jnp.asarray, self.params)
-        return jax.jit(jax.vmap(lambda sample, gates: self.graph.quantities(params, sample, gates)))
+@jax.jit(static_argnums=0)
+def _segment_gradients(graph: Graph, params: Any, *rest: Any) -> Any:
+    return jax.vmap(graph.segment_gradient, (None, *[0] * len(rest)))(params, *rest)
 
-    @cached_property
-    def _jacobians(self) -> Any:
-        flat, unravel = ravel_pytree(jax.tree.map(jnp.asarray, self.params))
 
-        def one(sample: Any, gates: Any) -> Any:
-            return jax.jacrev(lambda theta: self.graph.gated(unravel(theta), sample, gates))(flat)
+@jax.jit(static_argnums=0)
+def _quantities(graph: Graph, params: Any, samples: Any, gates: Gates) -> Any:
+    return jax.vmap(graph.quantities, (None, 0, 0))(params, samples, gates)
 
-        return jax.jit(jax.vmap(one))
+
+@jax.jit(static_argnums=0)
+def _jacobians(graph: Graph, params: Any, samples: Any, gates: Gates) -> Any:
+    flat, unravel = ravel_pytree(params)
+
+    def one(sample: Any, gates: Any) -> Any:
+        return jax.jacrev(lambda theta: graph.gated(unravel(theta), sample, gates))(flat)
+
+    return jax.vmap(one)(samples, gates)
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,8 +275,8 @@ class Chain:
     sample: int
     regions: np.ndarray
     everywhere: np.ndarray
-    sampled: Known
-    reached: Known
+    sampled: KnownRegions
+    reached: KnownRegions
     met: Gates
     gap: float
     dropped: int
@@ -283,7 +289,7 @@ class Chain:
 
     @property
     def ranks(self) -> tuple[int, int, int, int]:
-        """r_S, r_R, r_∞, D."""
+        """The ranks r_S, r_R, r_∞ and D."""
         return self.sample, len(self.regions), len(self.everywhere), self.everywhere.shape[1]
 
 
@@ -304,7 +310,7 @@ def chain_of(
         basis = np.zeros((0, rows.columns), np.int64)
     sampled, first = known_regions(rows.data, rows.gates)
     met = tuple(g[first] for g in rows.gates)
-    regions, gap, dropped = _grown(rows, basis, sampled.data, met, rng)
+    regions, gap, dropped = _grow(rows, basis, sampled.data, met, rng)
     everywhere, reached, idle = regions, sampled, 0
     gaps.append(gap)
     for batch in range(batches):
@@ -312,7 +318,7 @@ def chain_of(
             break
         before = len(everywhere)
         data = (
-            segments(rows, reached, met, rng)
+            inputs_between(rows, reached, met, rng)
             if batch % 2
             else wide_inputs(rows.data, _BATCH, rng, bent=bool(met))
         )
@@ -322,7 +328,7 @@ def chain_of(
         new = tuple(a[fresh] for a in data), tuple(g[fresh] for g in gates)
         met = tuple(np.concatenate(pair) for pair in zip(met, new[1], strict=True))
         everywhere, gap, lost = (
-            _grown(rows, everywhere, *new, rng) if len(fresh) else (everywhere, np.inf, 0)
+            _grow(rows, everywhere, *new, rng) if len(fresh) else (everywhere, np.inf, 0)
         )
         gaps.append(gap)
         dropped += lost
@@ -331,12 +337,12 @@ def chain_of(
     return Chain(rows, rank, regions, everywhere, sampled, reached, met, min(gaps), dropped, ended)
 
 
-def segments(rows: Rows, reached: Known, met: Gates, rng: np.random.Generator) -> Data:
-    """New inputs on segments between those known, by the signs that change there; maxima over
-    several have no sign.
+def inputs_between(rows: Rows, reached: KnownRegions, met: Gates, rng: np.random.Generator) -> Data:
+    """Return new inputs on segments between those `reached`, by the signs that change there; maxima
+    over several have no sign.
     """
     chosen = np.sort(rng.permutation(reached.count)[:_BATCH])
-    known = Known(tuple(a[chosen] for a in reached.data), reached.rows[chosen])
+    known = KnownRegions(tuple(a[chosen] for a in reached.data), reached.rows[chosen])
     found = rows.quantities(known.data, tuple(g[chosen] for g in met))
     signs = [
         q.reshape(len(q), -1)
@@ -346,12 +352,12 @@ def segments(rows: Rows, reached: Known, met: Gates, rng: np.random.Generator) -
     return between(known, np.concatenate([np.zeros((known.count, 0)), *signs], axis=1), _BATCH, rng)
 
 
-def _grown(
+def _grow(
     rows: Rows, basis: np.ndarray, data: Data, gates: Gates, rng: np.random.Generator
 ) -> tuple[np.ndarray, float, int]:
-    """The span enlarged by random inputs with these gates, round after round, until a round adds
-    nothing (a few, where rows are not finite); the gap of the last, and how many rows were left out
-    because they are not finite.
+    """Enlarge the span by random inputs with these gates, round after round, until a round adds
+    nothing (a few, where rows are not finite); return also the gap of the last, and how many rows
+    were left out because they are not finite.
 
     Modulo the span, what a region shows is a polynomial in the input: where a random one adds
     nothing, none will, and the region is done.
@@ -359,11 +365,13 @@ def _grown(
     spaces, gap, dropped, idle, regions = rows.spaces, np.inf, 0, 0, np.arange(len(data[0]))
     while len(basis) < basis.shape[1]:
         regions = regions[
-            rows.adding(basis, *_moved(rows, data, gates, _repeated(regions), rng))[: len(regions)]
+            rows.adding(basis, *_random_inputs(rows, data, gates, _repeat(regions), rng))[
+                : len(regions)
+            ]
         ]
         if not len(regions):
             break
-        whole = rows.at(*_moved(rows, data, gates, _repeated(regions), rng))
+        whole = rows.at(*_random_inputs(rows, data, gates, _repeat(regions), rng))
         new = finite(whole)
         dropped += len(whole) - len(new)
         found, gap = spaces.extended(basis, new), spaces.gap(np.concatenate([basis, new]))
@@ -374,21 +382,21 @@ def _grown(
     return basis, gap, dropped
 
 
-def _moved(
+def _random_inputs(
     rows: Rows, data: Data, gates: Gates, regions: np.ndarray, rng: np.random.Generator
 ) -> tuple[Data, Gates]:
-    """Random inputs with the gates of these regions."""
+    """Draw random inputs, one for each of `regions`, and return them with the regions' gates."""
     return _generic(rows, tuple(a[regions] for a in data), rng), tuple(g[regions] for g in gates)
 
 
-def _repeated(regions: np.ndarray) -> np.ndarray:
-    """These, repeated to one of few numbers, so that few programs are traced."""
+def _repeat(regions: np.ndarray) -> np.ndarray:
+    """Repeat `regions` up to a power of two, so that few programs are traced."""
     size = 1 << (max(len(regions), 2 * _FEWEST) - 1).bit_length()
     return regions[np.arange(size) % len(regions)]
 
 
 def _generic(rows: Rows, data: Data, rng: np.random.Generator) -> Data:
-    """Random inputs in place of these, of the sample's spread; whole numbers stay."""
+    """Draw random inputs in place of `data`, of the sample's spread; whole numbers stay."""
     return tuple(
         wide_inputs((full,), len(a), rng, bent=False)[0] if a.dtype.kind == "f" else a
         for full, a in zip(rows.data, data, strict=True)
@@ -396,7 +404,7 @@ def _generic(rows: Rows, data: Data, rng: np.random.Generator) -> Data:
 
 
 def _tall(spaces: Spaces, A: np.ndarray) -> np.ndarray:
-    """Fewer rows of the same span where singular values are to be had; exact elimination takes
-    them in turn.
+    """Mix the rows of `A` to fewer of the same span where singular values are asked for; exact
+    elimination takes them in turn.
     """
     return A if spaces.exact else spaces.mixed(A, A.shape[1] + _SPARE)

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from neuromanifold.graph.graph import Graph
-from neuromanifold.models.arguments import Model, checked
+from neuromanifold.models.arguments import Model, Params, Samples, checked
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics.drawing import axes_of, bar, card, colours_of, plot_bar, table_of
 from neuromanifold.numerics.precision import boundary
@@ -26,7 +26,7 @@ from neuromanifold.numerics.validation import (
 from neuromanifold.regions.problem import Problem
 from neuromanifold.symmetry.account.chain import MOST_BATCHES, Chain, ExactRows, FloatRows, chain_of
 from neuromanifold.symmetry.account.equivalence import CLOSED, INACTIVE, HiddenEquivalence
-from neuromanifold.symmetry.account.linear_segments import looked_at, stretched_directions
+from neuromanifold.symmetry.account.linear_segments import has_linear_segments, segment_directions
 from neuromanifold.symmetry.account.named_directions import exact_directions, groups_by_name
 from neuromanifold.symmetry.account.relations import Blocks, related_directions
 from neuromanifold.symmetry.account.rules import StructuralSymmetries, symmetries_of
@@ -40,7 +40,7 @@ UNSEEN = "not seen on the sample"
 LARGEST = 5_000
 """Parameters of networks whose kernel is enumerated; larger ones are accounted for by rules."""
 RELATED = "relations between patterns"
-STRETCHED = "linear stretches"
+SEGMENTS = "linear segments"
 CONFINED = ("confined in one unit", "confined in one layer", "confined in two layers")
 Candidates = dict[str, np.ndarray]
 Found = np.ndarray | Callable[[], np.ndarray]
@@ -58,7 +58,7 @@ class DimensionAccount(Result):
     among directions that change nothing on the sample's regions but something elsewhere (r_∞ −
     r_R). r_R − r_S directions are lost because a region holds too few samples. What no source
     explains is `.unexplained`. `regions` and `reached` count regions, `sample_limit` bounds r_S by
-    the sample alone, `refuted` counts generators that were offered and found to change f,
+    the sample alone, `refuted` counts generators that were tried and found to change f,
     `left_out` says what was too large to look at. Exact numbers are modulo a random 61-bit prime,
     r_S certified; otherwise float64, and `gap` is the smallest one in the spectra behind the chain.
 
@@ -84,7 +84,7 @@ class DimensionAccount(Result):
 
     @property
     def _last(self) -> str:
-        """What the step from the sample to generic inputs is called."""
+        """The name of the step from the sample to generic inputs."""
         return FEW if self.rules is None else UNSEEN
 
     @property
@@ -94,7 +94,7 @@ class DimensionAccount(Result):
 
     @property
     def in_kernel(self) -> bool:
-        """Whether every generator that was offered leaves f unchanged on the sample's regions."""
+        """Whether every generator that was tried keeps f unchanged on the sample's regions."""
         return self.refuted == 0
 
     @property
@@ -116,7 +116,7 @@ class DimensionAccount(Result):
         """
         if self.equivalence is not None:
             return int(self.equivalence.orbit_dimension())
-        named = (RELATED, STRETCHED, *CONFINED, FEW, UNSEEN)
+        named = (RELATED, SEGMENTS, *CONFINED, FEW, UNSEEN)
         return sum(count for name, count in self.explained.items() if name not in named)
 
     @property
@@ -153,13 +153,13 @@ class DimensionAccount(Result):
         )
 
     def headline(self) -> str:
-        """Where the parameters went."""
+        """Say where the parameters went."""
         return f"{self.parameters:,} parameters = " + " + ".join(
             f"{count:,} {name}" for name, count in self.rows if count
         )
 
     def plot(self, axes: Any = None) -> Any:
-        """One bar of D dimensions, cut into where they went; returns the axes."""
+        """Draw one bar of D dimensions, divided into where they went, and return the axes."""
         parts = [(name, count) for name, count in self.rows if count]
         axes = axes_of(axes, (7, 1.9))
         return plot_bar(axes, parts, self.parameters, x="dimensions of the parameter space")
@@ -234,7 +234,7 @@ def _counts(everywhere: int, on_regions: int) -> tuple[int, str]:
 
 @follows
 def dimension_account(
-    f: Model, params: Any, x: Any, *, groups: Sequence[Any] | None = None, key: Any = None
+    f: Model, params: Params, x: Samples, *, groups: Sequence[Any] | None = None, key: Any = None
 ) -> DimensionAccount:
     """D = functional dimension + what each source explains in turn + unexplained, for any network.
     [complexity, Sec. 4]
@@ -245,7 +245,7 @@ def dimension_account(
     `nm.MLP`), linear relations between sign patterns, `groups` (each with `generators(params)`;
     where none are given, those that other networks of at most 400 parameters have by name),
     features or signals that are confined to a subspace in one unit, one layer, two layers in a row,
-    and linear stretches between rectified units that switch. Every direction is tested before it
+    and linear segments between rectified units that switch. Every direction is tested before it
     counts. `key` draws the wide inputs behind r_∞. With more than 5,000 parameters and no `groups`
     the sources are the symmetries by structure (`structural_symmetries`), at any size.
 
@@ -272,17 +272,17 @@ def dimension_account(
 
 
 @runtime_checkable
-class _Generated(Protocol):
-    """What is offered as a source."""
+class _HasGenerators(Protocol):
+    """A continuous group, or whatever else has generators."""
 
     def generators(self, params: Any) -> Any:
-        """Directions, one in each row."""
+        """Return directions at `params`, one in each row."""
         ...
 
 
 def _check_groups(groups: Any) -> None:
     for each in groups if isinstance(groups, list | tuple) else () if groups is None else (groups,):
-        if each is groups or not isinstance(each, _Generated | NamedGroup):
+        if each is groups or not isinstance(each, _HasGenerators | NamedGroup):
             raise TypeError(
                 f"`groups` {'is' if each is groups else 'holds'} {indefinite(each)}; pass a "
                 "sequence of continuous groups: "
@@ -296,16 +296,16 @@ def _in_float64(
     rows = FloatRows(graph, params, tuple(np.asarray(a) for a in jax.tree.leaves(x)), FloatSpaces())
     matrix = rows.of_sample
     functional = rank_from_spectrum(rows.spaces.spectrum(matrix), matrix.shape, rows.spaces.rtol)
-    offered = {
-        _title(group): _unit_rows(np.asarray(_fields(group).generators(params), np.float64))
+    sources = {
+        _name_of(group): _unit_rows(np.asarray(_fields(group).generators(params), np.float64))
         for group in groups
     }
     chain = chain_of(rows, host_generator(key))
-    return _account(
+    return _build_account(
         chain,
         functional,
         graph,
-        (offered, offered),
+        (sources, sources),
         len(rows.data[0]),
         len(matrix),
         left_out=left_out,
@@ -319,8 +319,8 @@ def account_of(
     key: Any = None,
     batches: int = MOST_BATCHES,
 ) -> DimensionAccount:
-    """The account of a geometry that others may have asked already; `batches` of inputs seek new
-    regions.
+    """Return the account of a geometry that others may have asked already; `batches` of inputs seek
+    new regions.
     """
     problem, functional, params, spaces = (
         geometry.problem,
@@ -335,32 +335,32 @@ def account_of(
         problem.shape[0],
     )
     net = perceptron(problem.model)
-    named, left_out = _offered(
+    named, left_out = _named_sources(
         problem, params, groups if net is None or groups is not None else (), spaces
     )
     if net is None:
-        offered = (named, named)
-        return _account(
-            chain, functional, problem.graph, offered, problem.samples, limit, left_out=left_out
+        sources = (named, named)
+        return _build_account(
+            chain, functional, problem.graph, sources, problem.samples, limit, left_out=left_out
         )
     met = rows.moved(chain.reached.data, chain.met)
     equivalence, wide = (
         HiddenEquivalence(net, params, each.data[0], each) for each in (problem, met)
     )
     (everywhere, one), (here, two) = (
-        _perceptron(side, params, spaces) for side in (wide, equivalence)
+        _perceptron_sources(side, params, spaces) for side in (wide, equivalence)
     )
     left_out = tuple(
         f"relations between the patterns of hidden layer {k}" for k in sorted({*one, *two})
     )
-    offered = ({**everywhere, **named}, {**here, **named})
-    return _account(
-        chain, functional, problem.graph, offered, problem.samples, limit, equivalence, left_out
+    sources = ({**everywhere, **named}, {**here, **named})
+    return _build_account(
+        chain, functional, problem.graph, sources, problem.samples, limit, equivalence, left_out
     )
 
 
 def account_by_rules(geometry: Geometry, functional: Rank, *, key: Any = None) -> DimensionAccount:
-    """The account of a network of any size whose rank on the sample is known: D ≥ D − (parameters
+    """Return the account of a network of any size whose rank on the sample is known: D ≥ D − (parameters
     without effect and directions by rules) ≥ r_S.
     """
     graph, left_out = geometry.graph, ()
@@ -391,15 +391,15 @@ def account_by_rules(geometry: Geometry, functional: Rank, *, key: Any = None) -
     )
 
 
-def _offered(
+def _named_sources(
     problem: Problem, params: Any, groups: Sequence[Any] | None, spaces: ModularSpaces
 ) -> tuple[Candidates, tuple[str, ...]]:
-    """The generators of groups modulo p; of those that the network has by name, where none are
-    given.
+    """Return the generators of `groups` modulo p, of those that the network has by name where none
+    are given, and what was not looked at.
     """
     if groups is not None and not any(isinstance(group, NamedGroup) for group in groups):
         return {
-            _title(group): spaces.lift(np.asarray(group.generators(params))) for group in groups
+            _name_of(group): spaces.lift(np.asarray(group.generators(params))) for group in groups
         }, ()
     x = jax.tree.unflatten(jax.tree.structure(problem.graph.sample), problem.data)
     names, left_out = (
@@ -407,9 +407,9 @@ def _offered(
     )
     found: Candidates = {}
     for each in names:
-        found[_title(each)], inexact = exact_directions(each, params, spaces)
+        found[_name_of(each)], inexact = exact_directions(each, params, spaces)
         left_out += (
-            (f"{inexact} fields of {_title(each)}, whose coefficients are not whole numbers",)
+            (f"{inexact} fields of {_name_of(each)}, whose coefficients are not whole numbers",)
             if inexact
             else ()
         )
@@ -420,7 +420,7 @@ def _fields(group: Any) -> Any:
     return group.group if isinstance(group, NamedGroup) else group
 
 
-def _title(group: Any) -> str:
+def _name_of(group: Any) -> str:
     if isinstance(group, NamedGroup):
         return f"{group.kind} of {group.space}"
     name = type(group).__name__
@@ -432,22 +432,22 @@ def _unit_rows(rows: np.ndarray) -> np.ndarray:
     return rows / np.where(lengths > 0, lengths, 1.0)
 
 
-def _perceptron(
+def _perceptron_sources(
     side: HiddenEquivalence, params: Any, spaces: ModularSpaces
 ) -> tuple[Candidates, tuple[int, ...]]:
-    """The generators of a hidden equivalence by source, the relations last; and the layers too
-    large for these.
+    """Return the generators of a hidden equivalence by source, the relations last, and the layers
+    too large for these.
     """
     related, left_out = related_directions(side.net, params, side.slopes, spaces)
     named = {name: fields.modulo(params, spaces.p) for name, fields in side.sources.items()}
     return {**named, RELATED: related}, left_out
 
 
-def _account(
+def _build_account(
     chain: Chain,
     functional: Rank,
     graph: Graph,
-    offered: tuple[Candidates, Candidates],
+    sources: tuple[Candidates, Candidates],
     samples: int,
     limit: int,
     equivalence: HiddenEquivalence | None = None,
@@ -455,14 +455,14 @@ def _account(
 ) -> DimensionAccount:
     names, shapes = graph.parameters, [tuple(leaf.shape) for leaf in jax.tree.leaves(graph.params)]
     blocks = Blocks.of(names, shapes)
-    everywhere, _ = _in_turn(chain, chain.everywhere, offered[0], blocks, modulo=None)
-    on_regions, refuted = _in_turn(
-        chain, chain.regions, offered[1], blocks, modulo=chain.everywhere
+    everywhere, _ = _count_in_turn(chain, chain.everywhere, sources[0], blocks, modulo=None)
+    on_regions, refuted = _count_in_turn(
+        chain, chain.regions, sources[1], blocks, modulo=chain.everywhere
     )
     D = chain.ranks[3]
     left_out += (
-        (f"linear stretches of {D:,} parameters",)
-        if graph.bending and not looked_at(graph, D)
+        (f"linear segments of {D:,} parameters",)
+        if graph.bending and not has_linear_segments(graph, D)
         else ()
     )
     return DimensionAccount(
@@ -498,10 +498,10 @@ def _not_ended(chain: Chain) -> tuple[str, ...]:
     return () if chain.ended else (seen,)
 
 
-def _in_turn(
-    chain: Chain, J: np.ndarray, offered: Candidates, blocks: Blocks, *, modulo: np.ndarray | None
+def _count_in_turn(
+    chain: Chain, J: np.ndarray, sources: Candidates, blocks: Blocks, *, modulo: np.ndarray | None
 ) -> tuple[dict[str, int], int]:
-    """How much each source adds to the directions v with Jv = 0 counted before it, modulo the
+    """Count how much each source adds to the directions v with Jv = 0 counted before it, modulo the
     kernel of another matrix.
 
     Vectors outside the kernel of J do not count; how many there were. With M given, directions in
@@ -511,7 +511,7 @@ def _in_turn(
     most = J.shape[1] - len(J) - (0 if modulo is None else J.shape[1] - len(modulo))
     have = np.zeros((0, J.shape[1] if modulo is None else len(modulo)), J.dtype)
     sampled = modulo is not None
-    for name, found in _candidates(chain, J, offered, blocks, sampled):
+    for name, found in _candidates(chain, J, sources, blocks, sampled):
         left = len(have) < most
         rows = (found() if left else J[:0]) if callable(found) else found
         inside = spaces.vanishing(_products(J, rows, spaces).T)
@@ -524,29 +524,29 @@ def _in_turn(
 
 
 def _products(J: np.ndarray, rows: np.ndarray, spaces: Spaces) -> np.ndarray:
-    """J v for each row v, by those columns that any of them has."""
+    """Return J v for each row v of `rows`, by those columns that any of them has."""
     used = rows.any(axis=0)
     return spaces.product(rows[:, used], J[:, used].T)
 
 
 def _candidates(
-    chain: Chain, J: np.ndarray, offered: Candidates, blocks: Blocks, sampled: bool
+    chain: Chain, J: np.ndarray, sources: Candidates, blocks: Blocks, sampled: bool
 ) -> Iterator[tuple[str, Found]]:
-    """The sources in turn; those that are sought only where something is left to explain as
+    """Yield the sources in turn; those that are sought only where something is left to explain as
     functions.
     """
     spaces = chain.spaces
     free = np.flatnonzero(spaces.vanishing(J))
-    if INACTIVE not in offered:
+    if INACTIVE not in sources:
         yield CLOSED, np.eye(J.shape[1], dtype=J.dtype)[free]
-    yield from offered.items()
+    yield from sources.items()
     for name, parts in zip(CONFINED, (blocks.units, blocks.layers, blocks.pairs), strict=True):
         yield name, partial(_confined, spaces, J, [np.setdiff1d(block, free) for block in parts])
     known = chain.sampled if sampled else chain.reached
     gates = tuple(g[: known.count] for g in chain.met)
     yield (
-        STRETCHED,
-        lambda: stretched_directions(chain.rows, known, gates, np.random.default_rng(0)),
+        SEGMENTS,
+        lambda: segment_directions(chain.rows, known, gates, np.random.default_rng(0)),
     )
 
 

@@ -1,5 +1,5 @@
-"""The named groups of a network as directions at its parameters, in float64 or modulo a prime:
-what the account is offered.
+"""The named groups of a network as directions at its parameters, in float64 or modulo a prime, for
+the account.
 """
 
 from typing import Any
@@ -11,8 +11,8 @@ from neuromanifold.models.arguments import Model
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.numerics.spaces import ModularSpaces
 from neuromanifold.symmetry.discovery.ansatz import Ansatz, by_axes
-from neuromanifold.symmetry.discovery.discover import problem_of
-from neuromanifold.symmetry.discovery.named_groups import NamedGroup, named
+from neuromanifold.symmetry.discovery.discover import network_sampler
+from neuromanifold.symmetry.discovery.named_groups import NamedGroup, find_named_groups
 
 LARGEST = 400
 """Parameters of networks whose named groups are sought without being asked for: seconds."""
@@ -20,7 +20,7 @@ _WHOLE = 1e-7
 
 
 def groups_by_name(f: Model, params: Any, x: Any) -> tuple[tuple[NamedGroup, ...], tuple[str, ...]]:
-    """The named groups of a network, and what was not looked at."""
+    """Return the groups that `f` has by name at `params`, and what was not looked at."""
     size = sum(np.size(leaf) for leaf in jax.tree.leaves(params))
     if size > LARGEST:
         return (), (
@@ -29,10 +29,10 @@ def groups_by_name(f: Model, params: Any, x: Any) -> tuple[tuple[NamedGroup, ...
         )
     rng = np.random.default_rng(0)
     with arithmetic():
-        problem = problem_of(f, params, x, False)
+        sampler = network_sampler(f, params, x, False)
         try:
-            found = named(
-                problem, by_axes(problem.shapes, problem.leaf_labels), problem.draw(rng), rng
+            found = find_named_groups(
+                sampler, by_axes(sampler.shapes, sampler.leaf_labels), sampler.draw(rng), rng
             )
         except np.linalg.LinAlgError:
             return (), ("symmetries by name: f is not finite at random parameters",)
@@ -42,8 +42,8 @@ def groups_by_name(f: Model, params: Any, x: Any) -> tuple[tuple[NamedGroup, ...
 def exact_directions(
     each: NamedGroup, params: Any, spaces: ModularSpaces
 ) -> tuple[np.ndarray, int]:
-    """The group's fields at θ modulo p, and how many are left out because their coefficients are
-    not whole numbers.
+    """Return the fields of a group at `params` modulo p, and how many are left out because their
+    coefficients are not whole numbers.
     """
     rows = (
         each.group.coefficients
@@ -65,7 +65,7 @@ def exact_directions(
 def _field(
     ansatz: Ansatz, coefficients: np.ndarray, leaves: list[np.ndarray], p: int
 ) -> np.ndarray:
-    """V_c(θ) modulo p, for whole numbers c."""
+    """Return V_c(θ) modulo p, for whole numbers c."""
     values = [np.zeros(leaf.shape, object) for leaf in leaves]
     for term, part in zip(ansatz.terms, ansatz.parts(coefficients), strict=True):
         if part.any():

@@ -30,8 +30,8 @@ LARGEST = 1200
 def related_directions(
     net: MLP, params: Params, slopes: list[Float[np.ndarray, "regions _"]], spaces: Spaces
 ) -> tuple[np.ndarray, tuple[int, ...]]:
-    """Rows in the kernel of J on the regions whose slopes are given, and the hidden layers (from
-    1) too large to look at.
+    """Return rows in the kernel of J on the regions whose `slopes` are given, and the hidden layers
+    (from 1) too large to look at.
     """
     found, left_out = [np.zeros((0, net.n_params), spaces.lift(np.zeros(1)).dtype)], []
     for layer, slope in enumerate(slopes[: net.depth - 1]):
@@ -52,7 +52,7 @@ def related_directions(
 def involved(
     net: MLP, slope: Float[np.ndarray, "regions n"], spaces: Spaces
 ) -> Int[np.ndarray, " k"]:
-    """The neurons of constant slope on each region that take part in some relation (with the
+    """Return the neurons of constant slope on each region that take part in some relation (with the
     constant where there are biases).
     """
     linear = np.flatnonzero(~np.isnan(slope).any(axis=0) & slope.any(axis=0))
@@ -66,7 +66,7 @@ def _patterns(net: MLP, slope: np.ndarray) -> np.ndarray:
 
 
 def _positions(net: MLP, layer: int, neurons: np.ndarray) -> np.ndarray:
-    """Incoming weights and bias of each neuron, then outgoing weights of each, then the next
+    """Return incoming weights and bias of each neuron, then outgoing weights of each, then the next
     layer's biases.
     """
     layout = Layout(net)
@@ -78,8 +78,8 @@ def _positions(net: MLP, layer: int, neurons: np.ndarray) -> np.ndarray:
 def _equations(
     net: MLP, params: Params, layer: int, slope: np.ndarray, neurons: np.ndarray, spaces: Spaces
 ) -> np.ndarray:
-    """One row for each output r of the next layer, each coordinate j of h̃ and each independent
-    pattern.
+    """Return one row for each output r of the next layer, each coordinate j of h̃ and each
+    independent pattern.
     """
     here, after, K = params[layer], params[layer + 1], len(neurons)
     bias = [] if here.bias is None else [np.asarray(here.bias, np.float64)[neurons, None]]
@@ -108,7 +108,7 @@ def _equations(
 
 
 def _scaled(spaces: Spaces, Q: np.ndarray, factors: np.ndarray) -> np.ndarray:
-    """Column k times factor k."""
+    """Multiply column k of `Q` by factor k."""
     return spaces.product(Q, np.diag(factors)) if Q.size else Q
 
 
@@ -128,7 +128,7 @@ class Blocks:
 
     @staticmethod
     def of(names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> "Blocks":
-        """Slices of leaves along every axis, each with the entry of a bias of that length;
+        """Return slices of leaves along every axis, each with the entry of a bias of that length;
         leaves whose names differ at the end only.
         """
         layers = dict(_layers(names, shapes))

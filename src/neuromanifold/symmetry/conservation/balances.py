@@ -16,14 +16,14 @@ import jax
 import numpy as np
 
 from neuromanifold.graph.reading import evaluated
-from neuromanifold.models.arguments import Model, checked
+from neuromanifold.models.arguments import Model, Params, Samples, checked
 from neuromanifold.numerics.precision import arithmetic, is_floating
 from neuromanifold.numerics.randomness import host_generator
 from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import refuse_tracers
 from neuromanifold.symmetry.conservation.conserved import ConservedQuantities
-from neuromanifold.symmetry.discovery.channels import Arrays, Channels, Slot
-from neuromanifold.symmetry.discovery.dependence import Dependence, described_axes, null_vectors
+from neuromanifold.symmetry.discovery.channels import Arrays, Channels, Slot, scale_slots
+from neuromanifold.symmetry.discovery.dependence import Dependence, read_hidden_axes
 from neuromanifold.symmetry.discovery.statistics import Opened, opened
 
 _INPUTS = 4
@@ -42,7 +42,7 @@ class Balance(Result):
     exponents: tuple[float, ...]
 
     def headline(self) -> str:
-        """The quantity that is kept for each channel."""
+        """Say which quantity is kept for each channel."""
         terms = [
             f"{'−' if a < 0 else '+'} {'' if abs(a) == 1 else f'{abs(a):g}'}‖{name}‖²"
             for name, a in sorted(
@@ -66,7 +66,7 @@ class Balance(Result):
         return self.channels.name if self.channels.name in writing else writing[0]
 
     def scaled(self, leaves: Sequence[np.ndarray]) -> np.ndarray:
-        """Σ_s a_s θ_s for each channel, (channels, D): the generators at θ."""
+        """Return Σ_s a_s θ_s for each channel, (channels, D): the generators at θ."""
         starts = np.cumsum([0, *(leaf.size for leaf in leaves)])
         rows = np.zeros((self.channels.size, starts[-1]))
         for slot, a in zip(self.channels.slots, self.exponents, strict=True):
@@ -77,14 +77,11 @@ class Balance(Result):
         return rows
 
     def acted(self, leaves: Sequence[np.ndarray], logs: np.ndarray) -> Arrays:
-        """The parameters with channel i scaled by t = exp(logs[i])."""
-        found = list(leaves)
-        for slot, a in zip(self.channels.slots, self.exponents, strict=True):
-            slot.put(found, slot.slices(found) * np.exp(a * logs)[:, None])
-        return found
+        """Return the parameters with channel i scaled by t = exp(logs[i])."""
+        return scale_slots(leaves, self.channels.slots, np.exp(np.outer(self.exponents, logs)))
 
     def values(self, leaves: Sequence[np.ndarray]) -> np.ndarray:
-        """The quantity of each channel."""
+        """Return the quantity of each channel."""
         sums = [(slot.slices(leaves) ** 2).sum(axis=1) for slot in self.channels.slots]
         return np.asarray(self.exponents) @ np.stack(sums)
 
@@ -107,19 +104,19 @@ class Scalings(Result):
         return sum(b.channels.size for b in self.balances)
 
     def headline(self) -> str:
-        """How many of which."""
+        """Say how many channels of which weights scale."""
         found = ", ".join(f"{b.channels.size} of {b.writer}" for b in self.balances) or "none"
         unseen = f"; not looked at: {', '.join(self.left_out)}" if self.left_out else ""
         return found + unseen
 
     def generators(self, params: Any) -> np.ndarray:
-        """Directions that change nothing, (k, D)."""
+        """Return directions that change nothing, (k, D)."""
         leaves = _float64(params)
         none = np.zeros((0, sum(leaf.size for leaf in leaves)))
         return np.concatenate([none, *(balance.scaled(leaves) for balance in self.balances)])
 
     def quantities(self, params: Any) -> ConservedQuantities:
-        """What gradient flow keeps: one number for each channel, labelled by the leaf that
+        """Return what gradient flow keeps: one number for each channel, labelled by the leaf that
         writes it.
         """
         leaves, seen = _float64(params), [b.writer for b in self.balances]
@@ -137,9 +134,9 @@ class Scalings(Result):
         )
 
 
-def channel_scalings(f: Model, params: Any, x: Any, *, key: Any = None) -> Scalings:
-    """Scalings of single channels under which f does not change: of convolutions, residual streams,
-    gated units, any graph.
+def channel_scalings(f: Model, params: Params, x: Samples, *, key: Any = None) -> Scalings:
+    """Return scalings of single channels under which f does not change: of convolutions, residual
+    streams, gated units, any graph.
 
     Hidden axes are read from the graph, and the scalings from its operations: the exponents a_s of
     the slots solve linear equations, one for each sum and each function that is not homogeneous
@@ -157,7 +154,7 @@ def channel_scalings(f: Model, params: Any, x: Any, *, key: Any = None) -> Scali
     with arithmetic():
         checked(f, params, x)
     network = opened(f, params, x)
-    found = described_axes(network)
+    found = read_hidden_axes(network)
     balances = tuple(_balances(found.axes, network))
     rng = host_generator(jax.random.key(0) if key is None else key)
     return Scalings(balances, _deviation(network, balances, rng), found.left_out)
@@ -165,18 +162,17 @@ def channel_scalings(f: Model, params: Any, x: Any, *, key: Any = None) -> Scali
 
 def _balances(axes: Sequence[Dependence], network: Opened) -> Iterator[Balance]:
     for axis in axes:
-        slots = axis.channels.slots
-        fixed = np.eye(len(slots))[[s.leaf >= network.count for s in slots]]
-        null = null_vectors(np.concatenate([axis.scalings, fixed]))
-        own = [k for k, s in enumerate(slots) if s.leaf < network.count]
+        slots, (own, null) = axis.channels.slots, axis.own_scalings(network.count)
         channels = replace(axis.channels, slots=tuple(slots[k] for k in own))
         leaves = tuple(network.names[slots[k].leaf] for k in own)
-        for row in _canonical(null[:, own]):
+        for row in _canonical(null):
             yield Balance(channels, leaves, _exponents(row, channels))
 
 
 def _deviation(network: Opened, balances: Sequence[Balance], rng: np.random.Generator) -> float:
-    """By how much f moves when every channel is scaled at random, relative to its largest value."""
+    """Return by how much f moves when every channel is scaled at random, relative to its largest
+    value.
+    """
     leaves = list(network.leaves)
     for balance in balances:
         leaves = balance.acted(leaves, rng.uniform(-0.5, 0.5, balance.channels.size))
@@ -194,8 +190,8 @@ def _deviation(network: Opened, balances: Sequence[Balance], rng: np.random.Gene
 
 
 def _canonical(null: np.ndarray) -> np.ndarray:
-    """The basis of a space with the identity at the first slots that allow it: the same, however
-    the space was found.
+    """Return the basis of a space with the identity at the first slots that allow it: the same,
+    however the space was found.
     """
     first: list[int] = []
     for slot in range(null.shape[1]):
@@ -206,8 +202,8 @@ def _canonical(null: np.ndarray) -> np.ndarray:
 
 
 def _exponents(row: np.ndarray, channels: Channels) -> tuple[float, ...]:
-    """Whole numbers without a common divisor where they are such, positive for the first that
-    reads the channels.
+    """Return whole numbers without a common divisor where they are such, positive for the first
+    that reads the channels.
     """
     reading = [
         k
@@ -223,7 +219,7 @@ def _exponents(row: np.ndarray, channels: Channels) -> tuple[float, ...]:
 
 
 def _number_of_channel(slot: Slot, shape: tuple[int, ...]) -> np.ndarray:
-    """Which channel each entry of a leaf belongs to, flat; −1 where it belongs to none."""
+    """Say which channel each entry of a leaf belongs to, flat; −1 where it belongs to none."""
     axis = [1] * len(shape)
     axis[slot.axis] = -1
     numbers = slot.spread(np.arange(slot.size), shape[slot.axis], fill=-1.0).astype(int)

@@ -4,17 +4,18 @@ places may be renamed.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, lru_cache, partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.graph.axes import Axes, Labels, axis_labels
-from neuromanifold.graph.reading import called, read
+from neuromanifold.graph.program import Program
+from neuromanifold.graph.reading import called, evaluated, read
 from neuromanifold.graph.tracing import program_of
-from neuromanifold.models.arguments import Model
+from neuromanifold.models.arguments import Model, Signature
 from neuromanifold.numerics.precision import is_floating
 from neuromanifold.symmetry.discovery.ansatz import Ansatz, orbit_numbers
 
@@ -27,14 +28,13 @@ MARGIN = 40
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class NetworkSampler:
     """A network f on inputs shaped like `x` (samples in front), with parameters of the sizes that
     `params` has, leaf by leaf.
 
     With `batch` the whole of `x` is one input. Parameters are drawn N(0, s²), s the root mean
     square of the leaf (1 for a leaf of zeros); real inputs likewise, whole numbers uniformly
-    between the smallest and the largest. JAX is handed lambdas, never f itself: it would keep what
-    it read of f with float64, also for callers without.
+    between the smallest and the largest.
     """
 
     f: Model
@@ -63,9 +63,14 @@ class Problem:
         return self.x if self.batch else jax.tree.map(lambda a: a[:1], self.x)
 
     @cached_property
+    def reading(self) -> "_Reading":
+        """f as a program."""
+        return _reading(self.f, *map(Signature.of, (self.params, self.one)))
+
+    @property
     def labels(self) -> Labels:
         """The labels of the axes of parameters, input and output."""
-        return axis_labels(program_of(lambda p, x: self.f(p, x), self.params, self.one))
+        return self.reading.labels
 
     @property
     def leaf_labels(self) -> tuple[Axes, ...]:
@@ -78,7 +83,7 @@ class Problem:
         return [_scale(leaf) for leaf in jax.tree.leaves(self.params)]
 
     def draw(self, rng: np.random.Generator, count: int | None = None) -> list[np.ndarray]:
-        """Random leaves, `count` of each in front."""
+        """Draw random leaves; with `count`, so many of each in front."""
         front = () if count is None else (count,)
         return [
             s * rng.standard_normal((*front, *shape))
@@ -86,22 +91,13 @@ class Problem:
         ]
 
     def draw_input(self, rng: np.random.Generator, count: int) -> Any:
-        """Random inputs."""
+        """Draw `count` random inputs."""
         return jax.tree.map(lambda leaf: _like(rng, leaf, count), self.one)
 
     def draw_cotangent(self, rng: np.random.Generator, count: int) -> Any:
-        """Random directions in the space of outputs."""
-        out = read(self.f, self.params, self.one)[1]
-        return jax.tree.map(lambda a: rng.standard_normal((count, *a.shape)), out)
-
-    def pull(self, leaves: Any, x: Any, u: Any) -> list[Any]:
-        """Jᵀu."""
-
-        def outputs(leaves: Any) -> Any:
-            found = called(self.f, jax.tree.unflatten(self.structure, leaves), x)
-            return jax.tree.map(lambda a, like: a.astype(like.dtype), found, u)
-
-        return jax.vjp(outputs, leaves)[1](u)[0]
+        """Draw `count` random directions in the space of outputs."""
+        shapes = self.reading.outputs
+        return jax.tree.map(lambda a: rng.standard_normal((count, *a.shape)), shapes)
 
     @cached_property
     def moving(self) -> frozenset[int]:
@@ -126,22 +122,20 @@ class Problem:
             for a, axes in zip(inputs, self.labels.inputs, strict=True)
         ]
 
-        def call(values: list[Any]) -> list[Any]:
-            cut = len(leaves)
-            theta = jax.tree.unflatten(self.structure, values[:cut])
-            return jax.tree.leaves(
-                called(self.f, theta, jax.tree.unflatten(jax.tree.structure(x), values[cut:]))
-            )
+        def outputs(values: list[Any]) -> list[Any]:
+            theta = jax.tree.unflatten(self.structure, values[: len(leaves)])
+            sample = jax.tree.unflatten(jax.tree.structure(x), values[len(leaves) :])
+            return jax.tree.leaves(evaluated(self.f, theta, sample))
 
         expected = [
             self.permuted(a, axes, order)
-            for a, axes in zip(call(inputs), self.labels.outputs, strict=True)
+            for a, axes in zip(outputs(inputs), self.labels.outputs, strict=True)
         ]
-        pairs = zip(call(moved), expected, strict=True)
+        pairs = zip(outputs(moved), expected, strict=True)
         return all(bool(jnp.abs(a - b).max() <= _EQUAL * jnp.abs(b).max()) for a, b in pairs)
 
     def permuted(self, a: Any, axes: Axes, order: dict[int, np.ndarray]) -> Any:
-        """An array with the places of some atoms permuted on all its axes."""
+        """Return an array with the places of some atoms permuted on all its axes."""
         for at, axis in enumerate(axes):
             places = self.places(axis, order)
             if places is not None:
@@ -149,7 +143,7 @@ class Problem:
         return a
 
     def places(self, axis: tuple[int, ...], order: dict[int, np.ndarray]) -> np.ndarray | None:
-        """Which place of an axis goes where; None where none moves."""
+        """Say which place of an axis goes where; None where none moves."""
         grid = None
         for place in self.labels.places(axis):
             if place.atom in order:
@@ -160,7 +154,7 @@ class Problem:
         return grid
 
     def numbers(self, ansatz: Ansatz, moving: frozenset[int]) -> np.ndarray:
-        """For each coefficient, the number of the one it shares with all that a renaming of
+        """Return for each coefficient, the number of the one it shares with all that a renaming of
         places makes of it.
         """
         found, start = [], 0
@@ -173,31 +167,34 @@ class Problem:
     def conditions(
         self, ansatz: Ansatz, numbers: np.ndarray, rngs: Sequence[np.random.Generator]
     ) -> Iterator[np.ndarray]:
-        """⟨Jᵀu, V_a(θ)⟩ for every candidate a, at random (θ, x, u), for each generator in turn:
-        each row has parameters of its own.
+        """Yield ⟨Jᵀu, V_a(θ)⟩ for every candidate a, at random (θ, x, u), for each generator in
+        turn: each row has parameters of its own.
         """
         unknowns = int(numbers.max(initial=-1)) + 1
-
-        def row(leaves: Any, x: Any, u: Any) -> Any:
-            full = ansatz.pull(self.pull(leaves, x, u), leaves)
-            return jax.ops.segment_sum(full, numbers, num_segments=unknowns)
-
-        rows, count = jax.jit(jax.vmap(row)), int(1.2 * unknowns) + MARGIN
+        count = int(1.2 * unknowns) + MARGIN
         step = _at_once(ansatz.size, count)
         for rng in rngs:
-            yield np.concatenate(
-                [np.asarray(rows(*self._draws(rng, step))) for _ in range(0, count, step)]
-            )
+            parts = [self._rows(ansatz, numbers, rng, step) for _ in range(0, count, step)]
+            yield np.concatenate(parts)
+
+    def _rows(
+        self, ansatz: Ansatz, numbers: np.ndarray, rng: np.random.Generator, count: int
+    ) -> np.ndarray:
+        unknowns = int(numbers.max(initial=-1)) + 1
+        drawn = self.draw(rng, count), self.draw_input(rng, count), self.draw_cotangent(rng, count)
+        return np.asarray(
+            _condition_rows(self.f, self.structure, ansatz, unknowns, numbers, *drawn)
+        )
 
     def products(
         self, ansatz: Ansatz, fields: np.ndarray, rng: np.random.Generator, count: int
     ) -> np.ndarray:
-        """⟨Jᵀu, V_c(θ)⟩ at random (θ, x, u) for some fields, relative to the lengths of c and of
-        the row over all candidates.
+        """Return ⟨Jᵀu, V_c(θ)⟩ at random (θ, x, u) for some fields, relative to the lengths of c
+        and of the row over all candidates.
         """
-        found, step = [], _at_once(ansatz.size, count)
+        found, step, numbers = [], _at_once(ansatz.size, count), np.arange(ansatz.size)
         for _ in range(0, count, step):
-            rows = np.asarray(self._condition_rows(ansatz)(*self._draws(rng, step)))
+            rows = self._rows(ansatz, numbers, rng, step)
             lengths = np.linalg.norm(rows, axis=1, keepdims=True)
             # A row far below the others (a saturated softmax) is what cancellation left of them:
             # its rounding is theirs.
@@ -205,43 +202,24 @@ class Problem:
             found.append(rows @ fields.T / np.where(lengths > 0, lengths, 1.0))
         return np.concatenate(found) / np.linalg.norm(fields, axis=1)
 
-    def _condition_rows(self, ansatz: Ansatz) -> Any:
-        if ansatz not in self.compiled:
-            self.compiled[ansatz] = jax.jit(
-                jax.vmap(lambda leaves, x, u: ansatz.pull(self.pull(leaves, x, u), leaves))
-            )
-        return self.compiled[ansatz]
-
-    @cached_property
-    def compiled(self) -> dict[Ansatz, Any]:
-        """What was compiled for an ansatz."""
-        return {}
-
-    def _draws(self, rng: np.random.Generator, count: int) -> tuple[Any, Any, Any]:
-        return self.draw(rng, count), self.draw_input(rng, count), self.draw_cotangent(rng, count)
-
     def tangent_rows(self, leaves: Any, rng: np.random.Generator, count: int) -> np.ndarray:
-        """Rows of J at θ, each a random combination of rows at a few random inputs."""
-
-        def row(x: Any, u: Any) -> Any:
-            return jnp.concatenate([leaf.reshape(-1) for leaf in self.pull(leaves, x, u)])
-
-        rows, each = jax.jit(jax.vmap(row)), _INPUTS_PER_ROW if self.bends else 4
+        """Return rows of J at θ, each a random combination of rows at a few random inputs."""
+        each = _INPUTS_PER_ROW if self.bends else 4
         step = each * max(1, _at_once(self.size, each * count) // each)
         found = []
         for _ in range(0, each * count, step):
-            part = np.asarray(rows(self.draw_wide(rng, step), self.draw_cotangent(rng, step)))
+            drawn = self.draw_wide(rng, step), self.draw_cotangent(rng, step)
+            part = np.asarray(_tangent_rows(self.f, self.structure, leaves, *drawn))
             found.append(part.reshape(-1, each, self.size).sum(1))
         return np.concatenate(found)
 
-    @cached_property
+    @property
     def bends(self) -> bool:
         """Whether f has a bend: its derivative then differs from region to region."""
-        program = program_of(lambda p, x: self.f(p, x), self.params, self.one)
-        return any(map(program.bends, program.nodes))
+        return any(map(self.reading.program.bends, self.reading.program.nodes))
 
     def draw_wide(self, rng: np.random.Generator, count: int) -> Any:
-        """Random inputs; where f bends, half of them from a tenth of the size to a hundred
+        """Draw random inputs; where f bends, half of them from a tenth of the size to a hundred
         times, so that rare units are met.
         """
         x = self.draw_input(rng, count)
@@ -253,8 +231,66 @@ class Problem:
         )
 
 
+class _Reading(NamedTuple):
+    """A function as a program, the labels of its axes, and the shapes of what it returns."""
+
+    program: Program
+    labels: Labels
+    outputs: Any
+
+
+@lru_cache(maxsize=128)
+def _reading(f: Model, params: Signature, x: Signature) -> _Reading:
+    """Read `f` once for each shape of its arguments. Call inside `arithmetic`."""
+    arguments = params.structs(), x.structs()
+    program = program_of(f, *arguments)
+    return _Reading(program, axis_labels(program), read(f, *arguments)[1])
+
+
+def _pull_back(f: Model, structure: Any, leaves: Any, x: Any, u: Any) -> list[Any]:
+    """Return Jᵀu for the leaves of the parameters of `f`."""
+
+    def outputs(leaves: Any) -> Any:
+        found = called(f, jax.tree.unflatten(structure, leaves), x)
+        return jax.tree.map(lambda a, like: a.astype(like.dtype), found, u)
+
+    return jax.vjp(outputs, leaves)[1](u)[0]
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _condition_rows(
+    f: Model,
+    structure: Any,
+    ansatz: Ansatz,
+    unknowns: int,
+    numbers: Any,
+    leaves: Any,
+    x: Any,
+    u: Any,
+) -> Any:
+    """Return ⟨Jᵀu, V_a(θ)⟩ at each (θ, x, u), added up over candidates of one number."""
+
+    def row(leaves: Any, x: Any, u: Any) -> Any:
+        full = ansatz.pull(_pull_back(f, structure, leaves, x, u), leaves)
+        return jax.ops.segment_sum(full, numbers, num_segments=unknowns)
+
+    return jax.vmap(row)(leaves, x, u)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _tangent_rows(f: Model, structure: Any, leaves: Any, x: Any, u: Any) -> Any:
+    """Return Jᵀu at one θ and each (x, u)."""
+
+    def row(x: Any, u: Any) -> Any:
+        return jnp.concatenate(
+            [leaf.reshape(-1) for leaf in _pull_back(f, structure, leaves, x, u)]
+        )
+
+    return jax.vmap(row)(x, u)
+
+
 def _at_once(cost: int, count: int) -> int:
-    """How many rows are computed together: a multiple of 4, at most 256."""
+    """Return how many rows to compute together: a multiple of 4, at most 256."""
     return 4 * int(np.clip(_AT_ONCE // max(1, 4 * cost), 1, min(64, -(-count // 4))))
 
 

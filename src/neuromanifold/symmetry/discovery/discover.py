@@ -12,7 +12,7 @@ from neuromanifold.graph import programs
 from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.graph.residues import Residues
 from neuromanifold.graph.walk import walk
-from neuromanifold.models.arguments import Model, check_model, check_rows
+from neuromanifold.models.arguments import Model, Params, Samples, check_model, check_rows
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.drawing import axes_of, bar, card, colours_of, plot_bar, table_of
 from neuromanifold.numerics.elimination import modular_rank
@@ -26,11 +26,16 @@ from neuromanifold.numerics.validation import (
     refuse_tracers,
     sample_arrays,
 )
+from neuromanifold.regions.decisions import float_gates
 from neuromanifold.symmetry.discovery.ansatz import Ansatz, Term, by_axes, everything
-from neuromanifold.symmetry.discovery.conditions import MARGIN, Problem
-from neuromanifold.symmetry.discovery.excess import Excess, excess_of
-from neuromanifold.symmetry.discovery.named_groups import NamedGroup, named
-from neuromanifold.symmetry.discovery.numerical_null_space import Cut, cut, null_space
+from neuromanifold.symmetry.discovery.conditions import MARGIN, NetworkSampler
+from neuromanifold.symmetry.discovery.excess import Excess, explain_excess
+from neuromanifold.symmetry.discovery.named_groups import NamedGroup, find_named_groups
+from neuromanifold.symmetry.discovery.numerical_null_space import (
+    SpectralGap,
+    null_space,
+    spectral_gap,
+)
 from neuromanifold.symmetry.groups.flow import FlowGroup
 
 _MOST_NUMBERS = 2**27
@@ -58,9 +63,9 @@ class Discovery(Result):
     fields: int
     candidates: int
     unknowns: int
-    conditions: tuple[Cut, ...]
-    spans: tuple[Cut, ...]
-    tangent: Cut
+    conditions: tuple[SpectralGap, ...]
+    spans: tuple[SpectralGap, ...]
+    tangent: SpectralGap
     named: tuple[NamedGroup, ...]
     confirmed: bool | None
     excess: Excess | None
@@ -98,7 +103,7 @@ class Discovery(Result):
         )
 
     def headline(self) -> str:
-        """The dimensions."""
+        """Say the dimensions of orbit and kernel."""
         doubt = "" if self.decided else f" (undecided: {self.orbits}, gap {self.gap:.2g})"
         rest = f", {self.unnamed} without a name" if self.unnamed else ""
         return (
@@ -118,8 +123,8 @@ class Discovery(Result):
         return [(name, count) for name, count in parts if count > 0]
 
     def plot(self, axes: Any = None) -> Any:
-        """One bar of D directions: those that change the function, the symmetries by name, and
-        what no affine symmetry explains; returns the axes.
+        """Draw one bar of D directions: those that change the function, the symmetries by name,
+        and what no affine symmetry explains; returns the axes.
         """
         axes = axes_of(axes, (7, 1.9))
         return plot_bar(axes, self._parts, self.parameters, x="directions of the parameters")
@@ -151,15 +156,16 @@ class Discovery(Result):
 
 def discover(
     f: Model,
-    params: Any,
-    x: Any,
+    params: Params,
+    x: Samples,
     *,
     key: Any,
     batch: bool = False,
     keys: int = 3,
     ansatz: str = "axes",
 ) -> Discovery:
-    """The affine vector fields θ ↦ Aθ + b that leave f unchanged for all parameters and inputs.
+    """Return the affine vector fields θ ↦ Aθ + b that leave f unchanged for all parameters and
+    inputs.
 
     Candidates V_a: gl(n) on every axis of every parameter (and for each place of another axis, for
     heads), translations, couplings of parameters through axes that the graph joins; `ansatz="all"`
@@ -186,27 +192,27 @@ def discover(
     check_key(key)
     refuse_tracers((params, x), "`discover`")
     with arithmetic():
-        problem = problem_of(f, params, x, batch)
+        sampler = network_sampler(f, params, x, batch)
         candidates = (
-            by_axes(problem.shapes, problem.leaf_labels)
+            by_axes(sampler.shapes, sampler.leaf_labels)
             if ansatz == "axes"
-            else everything(problem.shapes)
+            else everything(sampler.shapes)
         )
-        moving = problem.moving if ansatz == "axes" else frozenset()
+        moving = sampler.moving if ansatz == "axes" else frozenset()
         rngs = [host_generator(k) for k in jax.random.split(key, keys)]
-        return _discovered(problem, candidates, moving, rngs, by_name=ansatz == "axes")
+        return _discover(sampler, candidates, moving, rngs, by_name=ansatz == "axes")
 
 
-def problem_of(f: Model, params: Any, x: Any, batch: bool) -> Problem:
-    """The arguments, checked, in float64. Call inside `arithmetic`."""
+def network_sampler(f: Model, params: Any, x: Any, batch: bool) -> NetworkSampler:
+    """Return the arguments, checked, in float64. Call inside `arithmetic`."""
     check_model(f)
     check_param_types(params)
     params, x = promote(params, np.float64), promote(sample_arrays(x, "x"), np.float64)
     check_finite(params, "params")
     check_finite(x, "x")
-    problem = Problem(f, params, x, batch)
+    sampler = NetworkSampler(f, params, x, batch)
     if not batch:
-        rows = jax.tree.map(lambda a: a[:, 0], problem.draw_input(np.random.default_rng(0), 3))
+        rows = jax.tree.map(lambda a: a[:, 0], sampler.draw_input(np.random.default_rng(0), 3))
         check_rows(
             f,
             params,
@@ -214,36 +220,36 @@ def problem_of(f: Model, params: Any, x: Any, batch: bool) -> Problem:
             remedy="pass `batch=True`, so that all of `x` is one input, or a model in evaluation "
             "mode",
         )
-    return problem
+    return sampler
 
 
-def _discovered(
-    problem: Problem,
+def _discover(
+    sampler: NetworkSampler,
     ansatz: Ansatz,
     moving: frozenset[int],
     rngs: Sequence[np.random.Generator],
     by_name: bool,
 ) -> Discovery:
-    numbers = problem.numbers(ansatz, moving)
+    numbers = sampler.numbers(ansatz, moving)
     conditions, spans, found = [], [], []
-    for rng, rows in zip(rngs, problem.conditions(ansatz, numbers, rngs), strict=True):
+    for rng, rows in zip(rngs, sampler.conditions(ansatz, numbers, rngs), strict=True):
         null, cut_here = null_space(rows)
-        theta = problem.draw(rng)
-        fields = Fields(problem, ansatz, moving, null[:, numbers], rng)
+        theta = sampler.draw(rng)
+        fields = FieldSpace(sampler, ansatz, moving, null[:, numbers], rng)
         conditions.append(cut_here)
         spans.append(fields.span([theta]))
         found.append((theta, fields))
     theta, fields = found[0]
     tangent = null_space(
-        problem.tangent_rows(theta, rngs[0], problem.size + MARGIN), vectors=False
+        sampler.tangent_rows(theta, rngs[0], sampler.size + MARGIN), vectors=False
     )[1]
     basis, independent = fields.basis()
-    names = named(problem, ansatz, theta, rngs[0]) if by_name else ()
-    exact = rank_modulo(problem, ansatz, numbers, conditions[0].rank, rngs[0])
+    names = find_named_groups(sampler, ansatz, theta, rngs[0]) if by_name else ()
+    exact = rank_modulo(sampler, ansatz, numbers, conditions[0].rank, rngs[0])
     labels = tuple(f"field[{k}]" for k in range(len(basis)))
     return Discovery(
-        group=FlowGroup(problem.f, ansatz, basis, labels).normalised(),
-        parameters=problem.size,
+        group=FlowGroup(sampler.f, ansatz, basis, labels).normalised(),
+        parameters=sampler.size,
         orbits=tuple(each.rank for each in spans),
         fields=independent.rank,
         candidates=ansatz.size,
@@ -253,70 +259,72 @@ def _discovered(
         tangent=tangent,
         named=names,
         confirmed=None if exact is None else exact == conditions[0].rank,
-        excess=excess_of(problem, theta, rngs[0], spans[0].rank, tangent.nullity, _fields_at)
+        excess=explain_excess(sampler, theta, rngs[0], spans[0].rank, tangent.nullity, _fields_at)
         if by_name
         else None,
     )
 
 
-def _fields_at(problem: Problem, theta: list[np.ndarray], rng: np.random.Generator) -> np.ndarray:
-    """An orthonormal basis of a network's affine fields at a point: one key, no renamings of
+def _fields_at(
+    sampler: NetworkSampler, theta: list[np.ndarray], rng: np.random.Generator
+) -> np.ndarray:
+    """Return an orthonormal basis of a network's affine fields at a point: one key, no renamings of
     places.
     """
-    ansatz = by_axes(problem.shapes, problem.leaf_labels)
-    numbers = problem.numbers(ansatz, frozenset())
-    [rows] = problem.conditions(ansatz, numbers, [rng])
-    fields = Fields(problem, ansatz, frozenset(), null_space(rows)[0], rng)
+    ansatz = by_axes(sampler.shapes, sampler.leaf_labels)
+    numbers = sampler.numbers(ansatz, frozenset())
+    [rows] = sampler.conditions(ansatz, numbers, [rng])
+    fields = FieldSpace(sampler, ansatz, frozenset(), null_space(rows)[0], rng)
     rank = fields.span([theta]).rank
     return np.linalg.svd(fields.values(fields.null, [theta]), full_matrices=False)[2][:rank]
 
 
 @dataclass(frozen=True, eq=False)
-class Fields:
+class FieldSpace:
     """The null space of the conditions with its renamings: random members, their span at points,
     and a basis.
     """
 
-    problem: Problem
+    sampler: NetworkSampler
     ansatz: Ansatz
     moving: frozenset[int]
     null: np.ndarray
     rng: np.random.Generator
 
     def members(self, count: int) -> np.ndarray:
-        """Random fields: combinations of the null vectors, places renamed at random; all null
-        vectors where there are no renamings.
+        """Return random fields: combinations of the null vectors, places renamed at random; all
+        null vectors where there are no renamings.
         """
         if not self.moving or not len(self.null):
             return self.null
-        sizes = self.problem.labels.sizes
+        sizes = self.sampler.labels.sizes
         found = []
         for _ in range(count):
             order = {a: self.rng.permutation(sizes[a]) for a in sorted(self.moving)}
             parts = self.ansatz.parts(self.rng.standard_normal(len(self.null)) @ self.null)
             moved = [
-                self.problem.permuted(part, term.axes, order)
+                self.sampler.permuted(part, term.axes, order)
                 for part, term in zip(parts, self.ansatz.terms, strict=True)
             ]
             found.append(np.concatenate([np.ravel(part) for part in moved]))
         return np.array(found)
 
     def values(self, members: np.ndarray, points: Sequence[list[np.ndarray]]) -> np.ndarray:
-        """The fields at points, side by side."""
-        group = FlowGroup(self.problem.f, self.ansatz, members, ())
+        """Return the fields at points, side by side."""
+        group = FlowGroup(self.sampler.f, self.ansatz, members, ())
         return np.concatenate(
             [group.generators([jnp.asarray(a) for a in theta]) for theta in points], axis=1
         )
 
-    def span(self, points: Sequence[list[np.ndarray]]) -> Cut:
-        """The rank of all fields at these points together."""
-        return self._spanning(points)[1]
+    def span(self, points: Sequence[list[np.ndarray]]) -> SpectralGap:
+        """Return the rank of all fields at these points together."""
+        return self._find_span(points)[1]
 
-    def _spanning(
+    def _find_span(
         self, points: Sequence[list[np.ndarray]], members: np.ndarray | None = None
-    ) -> tuple[np.ndarray, Cut, np.ndarray]:
-        """Enough members to span, the cut, and the combinations of them that are orthonormal at
-        the points.
+    ) -> tuple[np.ndarray, SpectralGap, np.ndarray]:
+        """Return enough members to span, the cut, and the combinations of them that are orthonormal
+        at the points.
         """
         members = self.members(64) if members is None else members
         while True:
@@ -328,7 +336,7 @@ class Fields:
             something = s.max(initial=0.0) > _NOTHING * np.linalg.norm(members, axis=1).max(
                 initial=0.0
             )
-            found = cut(s if something else s[:0], min(values.shape))
+            found = spectral_gap(s if something else s[:0], min(values.shape))
             if found.rank < 0.9 * len(members) or not self.moving or found.rank == values.shape[1]:
                 return members, found, (U[:, : found.rank] / s[: found.rank]).T
             members = np.concatenate([members, self.members(len(members))])
@@ -336,37 +344,37 @@ class Fields:
     def _check_size(self, count: int) -> None:
         if count * self.ansatz.size > _MOST_NUMBERS:
             raise ValueError(
-                f"`params` has {self.problem.size} parameters and {count} or more fields of "
+                f"`params` has {self.sampler.size} parameters and {count} or more fields of "
                 f"{self.ansatz.size} coefficients each, "
                 f"above {_MOST_NUMBERS} numbers; pass a narrower network of the same architecture."
             )
 
-    def basis(self) -> tuple[np.ndarray, Cut]:
-        """Independent fields, as many as there are, and the cut that says how many: more points
-        do not tell more of them apart.
+    def basis(self) -> tuple[np.ndarray, SpectralGap]:
+        """Return independent fields, as many as there are, and the cut that says how many: more
+        points do not tell more of them apart.
         """
-        points = [self.problem.draw(self.rng) for _ in range(3)]
-        members, found, _ = self._spanning(points)
+        points = [self.sampler.draw(self.rng) for _ in range(3)]
+        members, found, _ = self._find_span(points)
         while True:
             # A leaf that f does not read has fields without end: at few points they are more than
             # their values tell apart.
-            points += [self.problem.draw(self.rng) for _ in points]
-            more, wider, combinations = self._spanning(points, members)
+            points += [self.sampler.draw(self.rng) for _ in points]
+            more, wider, combinations = self._find_span(points, members)
             if wider.rank == found.rank:
-                return _without(combinations @ more, _zero_fields(more, combinations)), wider
+                return _remove(combinations @ more, _zero_fields(more, combinations)), wider
             members, found = more, wider
 
 
 def _zero_fields(members: np.ndarray, combinations: np.ndarray) -> np.ndarray:
-    """An orthonormal basis of the coefficients that write the zero field (the identity on one
-    axis less that on another).
+    """Return an orthonormal basis of the coefficients that write the zero field (the identity on
+    one axis less that on another).
     """
     Q = np.linalg.qr(combinations.T, mode="complete")[0][:, len(combinations) :]
     _, s, V = np.linalg.svd(Q.T @ members, full_matrices=False)
     return V[s > _WRITTEN * np.linalg.norm(members, axis=1).max(initial=0.0)]
 
 
-def _without(rows: np.ndarray, directions: np.ndarray) -> np.ndarray:
+def _remove(rows: np.ndarray, directions: np.ndarray) -> np.ndarray:
     return rows - (rows @ directions.T) @ directions
 
 
@@ -379,10 +387,14 @@ _MOST_UNKNOWNS = 700
 
 
 def rank_modulo(
-    problem: Problem, ansatz: Ansatz, numbers: np.ndarray, expected: int, rng: np.random.Generator
+    sampler: NetworkSampler,
+    ansatz: Ansatz,
+    numbers: np.ndarray,
+    expected: int,
+    rng: np.random.Generator,
 ) -> int | None:
-    """The rank of the conditions modulo a random prime of 26 bits; None where f is not rational, or
-    the system is large.
+    """Return the rank of the conditions modulo a random prime of 26 bits; None where f is not
+    rational, or the system is large.
 
     On a region where all bends are decided alike, f is a rational function of parameters and input,
     and so are the conditions: they hold on the region exactly when they hold as identities. The
@@ -391,9 +403,9 @@ def rank_modulo(
     off, until the rank is the one `expected` or six times as many rows as unknowns were seen.
     """
     unknowns = int(numbers.max(initial=-1)) + 1
-    if problem.batch or not 0 < unknowns <= _MOST_UNKNOWNS or problem.size > _MOST_ADDED:
+    if sampler.batch or not 0 < unknowns <= _MOST_UNKNOWNS or sampler.size > _MOST_ADDED:
         return None
-    graph = trace(problem.f, problem.params, problem.one)
+    graph = trace(sampler.f, sampler.params, sampler.one)
     if not graph.exact:
         return None
     p = modular.random_prime(bits=_BITS)
@@ -401,7 +413,7 @@ def rank_modulo(
     for more in range(1, _ROUNDS + 1):
         while len(rows) < more * (unknowns + MARGIN):
             rows = np.concatenate(
-                [rows, _conditions(problem, graph, ansatz, numbers, unknowns, p, rng)]
+                [rows, _conditions(sampler, graph, ansatz, numbers, unknowns, p, rng)]
             )
         rank = modular_rank(rows, p)
         if rank >= expected:
@@ -410,7 +422,7 @@ def rank_modulo(
 
 
 def _conditions(
-    problem: Problem,
+    sampler: NetworkSampler,
     graph: Graph,
     ansatz: Ansatz,
     numbers: np.ndarray,
@@ -418,11 +430,13 @@ def _conditions(
     p: int,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Conditions at random residues, on the region of a random point and of a few random inputs."""
-    theta, x = problem.draw(rng), jax.tree.map(lambda a: a[:, 0], problem.draw_input(rng, _SAMPLES))
+    """Return conditions at random residues, on the region of a random point and of a few random
+    inputs.
+    """
+    theta, x = sampler.draw(rng), jax.tree.map(lambda a: a[:, 0], sampler.draw_input(rng, _SAMPLES))
     A = Residues(p)
-    gates = jax.vmap(graph.decide, (None, 0))(jax.tree.unflatten(problem.structure, theta), x)
-    leaves = [A.random(shape) for shape in problem.shapes]
+    gates = float_gates(graph, jax.tree.unflatten(sampler.structure, theta), x)
+    leaves = [A.random(shape) for shape in sampler.shapes]
     inputs = [
         A.random(np.shape(a)) if is_floating(a) else np.asarray(a) for a in jax.tree.leaves(x)
     ]

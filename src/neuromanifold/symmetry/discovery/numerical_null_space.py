@@ -15,7 +15,7 @@ _SMALL = 1e-7
 
 
 @dataclass(frozen=True, repr=False)
-class Cut(Result):
+class SpectralGap(Result):
     """How many singular values are not zero, and the ratio of those beside the cut; `size` is
     how many columns there were.
     """
@@ -35,14 +35,14 @@ class Cut(Result):
         return self.gap >= SMALLEST_GAP
 
 
-def cut(spectrum: np.ndarray, size: int) -> Cut:
-    """The cut at the widest gap below 10⁻⁷ of the largest singular value.
+def spectral_gap(spectrum: np.ndarray, size: int) -> SpectralGap:
+    """Find the widest gap below 10⁻⁷ of the largest singular value.
 
-    >>> cut(np.array([1.0, 0.1, 1e-15]), 3).nullity
+    >>> spectral_gap(np.array([1.0, 0.1, 1e-15]), 3).nullity
     1
     """
     if not spectrum.size or spectrum[0] == 0:
-        return Cut(0, size, np.inf)
+        return SpectralGap(0, size, np.inf)
     s = np.append(
         np.maximum(spectrum, np.finfo(np.float64).eps * spectrum[0]),
         [np.finfo(np.float64).eps * spectrum[0]],
@@ -50,14 +50,14 @@ def cut(spectrum: np.ndarray, size: int) -> Cut:
     s = s if len(spectrum) < size else s[:-1]
     ratios = np.where(s[1:] < _SMALL * s[0], s[:-1] / s[1:], 0.0)
     if not ratios.any():
-        return Cut(len(spectrum), size, float(s[-1] / (np.finfo(np.float64).eps * s[0])))
+        return SpectralGap(len(spectrum), size, float(s[-1] / (np.finfo(np.float64).eps * s[0])))
     at = int(np.argmax(ratios))
-    return Cut(at + 1, size, float(ratios[at]))
+    return SpectralGap(at + 1, size, float(ratios[at]))
 
 
-def null_space(rows: np.ndarray, *, vectors: bool = True) -> tuple[np.ndarray, Cut]:
-    """An orthonormal basis of the kernel, found after rows and columns were brought to length 1,
-    and the cut.
+def null_space(rows: np.ndarray, *, vectors: bool = True) -> tuple[np.ndarray, SpectralGap]:
+    """Return an orthonormal basis of the kernel, found after rows and columns were brought to
+    length 1, and the cut.
     """
     _check_finite(rows)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
@@ -67,11 +67,11 @@ def null_space(rows: np.ndarray, *, vectors: bool = True) -> tuple[np.ndarray, C
     columns = np.where(columns > 0, columns, 1.0)
     rows = np.asarray(np.linalg.qr(rows / columns, mode="r"))
     if not vectors:
-        return np.empty((0, rows.shape[1])), cut(
+        return np.empty((0, rows.shape[1])), spectral_gap(
             np.linalg.svd(rows, compute_uv=False), rows.shape[1]
         )
     _, s, V = np.linalg.svd(rows)
-    found = cut(s, rows.shape[1])
+    found = spectral_gap(s, rows.shape[1])
     return np.linalg.qr((V[found.rank :] / columns).T)[0].T, found
 
 

@@ -1,4 +1,4 @@
-"""`PlaceGroup`: permutations and signs of the channels, units and heads of any network, read
+"""`ChannelPermutationGroup`: permutations and signs of the channels, units and heads of any network, read
 from its graph.
 """
 
@@ -6,66 +6,18 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import numpy as np
 
 from neuromanifold.models.arguments import Model
 from neuromanifold.numerics.randomness import host_generator
 from neuromanifold.numerics.results import Shown
 from neuromanifold.symmetry.discovery.channels import Slot
-from neuromanifold.symmetry.groups.base import AbstractGroup, Composition, Element
-
-Axes = tuple[tuple[Any, ...], ...]
-
-
-class Renaming(Element):
-    """θ'[i, j, …] = s_i t_j … θ[p(i), q(j), …] for every leaf θ of the parameters, p, q, …
-    orders of its axes, s, t, … signs.
-    """
-
-    orders: Axes
-    signs: Axes
-
-    def act(self, params: Any) -> Any:
-        """g(θ)."""
-        leaves, structure = jax.tree.flatten(params)
-        return structure.unflatten(
-            [_renamed(*each) for each in zip(leaves, self.orders, self.signs, strict=True)]
-        )
-
-    @property
-    def inverse(self) -> "Renaming":
-        """θ[i] = s_{q(i)} θ'[q(i)], q = p⁻¹."""
-        orders = tuple(tuple(np.argsort(p) for p in axes) for axes in self.orders)
-        signs = [
-            [s[q] for s, q in zip(*each, strict=True)]
-            for each in zip(self.signs, orders, strict=True)
-        ]
-        return Renaming(orders, tuple(map(tuple, signs)))
-
-    def __matmul__(self, other: Any) -> Element:
-        if not isinstance(other, Renaming):
-            return Composition((self,)) @ other
-        pairs = [
-            list(zip(*each, strict=True))
-            for each in zip(self.orders, self.signs, other.orders, other.signs, strict=True)
-        ]
-        return Renaming(
-            tuple(tuple(q[p] for p, _, q, _ in axes) for axes in pairs),
-            tuple(tuple(s * t[p] for p, s, _, t in axes) for axes in pairs),
-        )
-
-
-def _renamed(leaf: Any, orders: tuple[Any, ...], signs: tuple[Any, ...]) -> Any:
-    for axis, (order, sign) in enumerate(zip(orders, signs, strict=True)):
-        shape = [1] * leaf.ndim
-        shape[axis] = -1
-        leaf = leaf.take(order, axis) * sign.astype(leaf.dtype).reshape(shape)
-    return leaf
+from neuromanifold.symmetry.groups.base import AbstractGroup
+from neuromanifold.symmetry.groups.monomial import Monomial
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PlaceGroup(Shown, AbstractGroup):
+class ChannelPermutationGroup(Shown, AbstractGroup):
     """Permutations of the places of one hidden axis in all parameters that have it, and sign flips
     of each place.
 
@@ -97,13 +49,13 @@ class PlaceGroup(Shown, AbstractGroup):
         return 2 ** (len(self.flips) * self.size) * math.factorial(self.size)
 
     @property
-    def identity(self) -> Renaming:
+    def identity(self) -> Monomial:
         """Everything stays."""
         return self.element(np.arange(self.size))
 
-    def element(self, order: Any, signs: Any = None) -> Renaming:
-        """The places in a new order (place i is the old place order[i]), times signs ±1, one row
-        for each of the flips.
+    def element(self, order: Any, signs: Any = None) -> Monomial:
+        """Return the element that puts the places in a new order (place i is the old place order[i]), times signs ±1, one
+        row for each of the flips.
         """
         order = np.asarray(order)
         signs = (
@@ -129,10 +81,10 @@ class PlaceGroup(Shown, AbstractGroup):
             own = slice(slot.start, slot.start + slot.length)
             orders[slot.leaf][slot.axis][own] = slot.kept(order)
             factors[slot.leaf][slot.axis] *= slot.spread(sign, len(factors[slot.leaf][slot.axis]))
-        return Renaming(tuple(map(tuple, orders)), tuple(map(tuple, factors)))
+        return Monomial(tuple(map(tuple, orders)), tuple(map(tuple, factors)))
 
-    def sample(self, *, key: Any) -> Renaming:
-        """A uniformly random element."""
+    def sample(self, *, key: Any) -> Monomial:
+        """Draw a uniformly random element."""
         rng = host_generator(key)
         return self.element(
             rng.permutation(self.size), rng.choice([-1.0, 1.0], (len(self.flips), self.size))

@@ -11,30 +11,8 @@ from jaxtyping import Float
 from neuromanifold.models.model_kind import require_filters
 from neuromanifold.numerics.precision import is_traced
 from neuromanifold.numerics.randomness import host_generator
-from neuromanifold.symmetry.groups.base import Composition, Element, LieGroup, namespace
-from neuromanifold.symmetry.groups.hadamard import flatten
-
-
-class FilterScaling(Element):
-    """w_l ↦ λ_l w_l."""
-
-    factors: Any
-
-    def act(self, params: Any) -> Any:
-        """(λ_1 w_1, …, λ_H w_H)."""
-        return tuple(factor * w for factor, w in zip(self.factors, params, strict=True))
-
-    @property
-    def inverse(self) -> "FilterScaling":
-        """1/λ_l."""
-        return FilterScaling(1.0 / self.factors)
-
-    def __matmul__(self, other: Any) -> Element:
-        return (
-            FilterScaling(self.factors * other.factors)
-            if isinstance(other, FilterScaling)
-            else Composition((self, other))
-        )
+from neuromanifold.symmetry.groups.base import LieGroup, flatten, namespace
+from neuromanifold.symmetry.groups.monomial import Monomial
 
 
 @dataclass(frozen=True)
@@ -59,28 +37,32 @@ class FilterScalingGroup(LieGroup):
         """H − 1."""
         return self.net.depth - 1
 
-    def exponential(self, coordinates: Any) -> FilterScaling:
-        """exp Σ ξ_l X_l."""
+    def exponential(self, coordinates: Any) -> Monomial:
+        """Return exp Σ ξ_l X_l."""
+        return self._scaled(self._factors(coordinates))
+
+    def _factors(self, coordinates: Any) -> Any:
         numpy, end = namespace(coordinates), np.zeros(1)
-        return FilterScaling(
-            numpy.exp(numpy.append(end, coordinates) - numpy.append(coordinates, end))
+        return numpy.exp(numpy.append(end, coordinates) - numpy.append(coordinates, end))
+
+    def _scaled(self, factors: Any) -> Monomial:
+        """Return the element w_l ↦ λ_l w_l: the first axis of each filter takes its factor."""
+        shapes = self.net.filter_shapes
+        ones = [tuple(map(np.ones, shape)) for shape in shapes]
+        return Monomial(
+            tuple(tuple(map(np.arange, shape)) for shape in shapes),
+            tuple((f * u, *rest) for f, (u, *rest) in zip(factors, ones, strict=True)),
         )
 
-    def sample(self, *, key: Any) -> FilterScaling:
-        """ξ uniform in [−1, 1]; where the network is linear, an even number of random signs."""
-        rng = host_generator(key)
-        signs = (
-            rng.choice([-1.0, 1.0], self.net.depth)
-            if self.net.is_linear
-            else np.ones(self.net.depth)
-        )
+    def sample(self, *, key: Any) -> Monomial:
+        """Draw ξ uniform in [−1, 1]; where the network is linear, an even number of random signs."""
+        rng, depth = host_generator(key), self.net.depth
+        signs = rng.choice([-1.0, 1.0], depth) if self.net.is_linear else np.ones(depth)
         signs[-1] *= np.prod(signs)
-        return FilterScaling(
-            signs * self.exponential(rng.uniform(-1.0, 1.0, self.dimension)).factors
-        )
+        return self._scaled(signs * self._factors(rng.uniform(-1.0, 1.0, self.dimension)))
 
     def generators(self, params: Any) -> Float[Any, "g D"]:
-        """X_l = (…, −w_l, w_{l+1}, …), one row for each pair of neighbouring layers."""
+        """Return X_l = (…, −w_l, w_{l+1}, …), one row for each pair of neighbouring layers."""
         self.net.check_params(params)
         sizes = [int(np.prod(shape)) for shape in self.net.filter_shapes]
         signs = np.eye(self.net.depth, k=1)[:-1] - np.eye(self.net.depth)[:-1]

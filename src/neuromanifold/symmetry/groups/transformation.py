@@ -12,6 +12,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
+from neuromanifold.models.arguments import Params
 from neuromanifold.numerics.lanczos import Product, largest_eigenpairs
 from neuromanifold.numerics.precision import arithmetic, promote
 from neuromanifold.numerics.results import Shown
@@ -58,9 +59,9 @@ class Transformation(Shown, eqx.Module):
         return float(np.linalg.norm(self.gamma, 2))
 
 
-def transformation(g: Element, params: Any, *, second: bool = False) -> Transformation:
-    """Γ = (Dg)^{−T} of a symmetry at θ, in float64; with `second=True` also ∂²g (D³ numbers, for
-    small networks).
+def transformation(g: Element, params: Params, *, second: bool = False) -> Transformation:
+    """Return Γ = (Dg)^{−T} of a symmetry at θ, in float64; with `second=True` also ∂²g (D³ numbers,
+    for small networks).
 
     >>> net = nm.MLP((1, 1, 1), bias=False)
     >>> params = (nm.Layer(np.array([[1.0]])), nm.Layer(np.array([[1.0]])))
@@ -76,7 +77,7 @@ def transformation(g: Element, params: Any, *, second: bool = False) -> Transfor
 
 
 def _on_vectors(g: Element, params: Any) -> tuple[Any, Any]:
-    """g as a map of flat vectors, and θ as one."""
+    """Return g as a map of flat vectors, and θ as one."""
     flat, unravel = ravel_pytree(params)
     return lambda theta: ravel_pytree(g.act(unravel(theta)))[0], flat
 
@@ -93,9 +94,9 @@ def _second_derivative(g: Element, params: Any) -> Any:
     return jax.jacfwd(jax.jacfwd(act))(flat)
 
 
-def gamma_norm(g: Element, params: Any) -> float:
-    """‖Γ‖: read off for elements that permute and rescale, otherwise by Lanczos on ΓΓᵀ without
-    forming a matrix.
+def gamma_norm(g: Element, params: Params) -> float:
+    """Return ‖Γ‖: read off for elements that permute and rescale, otherwise by Lanczos on ΓΓᵀ
+    without forming a matrix.
 
     >>> net = nm.MLP((1, 1, 1), bias=False)
     >>> g = nm.symmetry.ScalingGroup(net).element(np.log([4.0]))
@@ -117,6 +118,6 @@ def gamma_norm(g: Element, params: Any) -> float:
 
 
 def _product(back: Element, moved: Any, v: Any) -> Any:
-    """ΓΓᵀv, by one derivative of g⁻¹ at g(θ) along v and one transposed."""
+    """Return ΓΓᵀv, by one derivative of g⁻¹ at g(θ) along v and one transposed."""
     act, flat = _on_vectors(back, moved)
     return jax.vjp(act, flat)[1](jax.jvp(act, (flat,), (v,))[1])[0]

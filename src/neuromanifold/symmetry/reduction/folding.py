@@ -396,13 +396,20 @@ def absorbed(folding: Folding, arrays: Arrays, node: Node, given: Sequence[Any])
     moved = jnp.asarray(node.evaluate(*map(jnp.asarray, given))[0])
     after = folding.starting(node.outputs[0])
     A, B = folding.affine(after, arrays)
-    target = B + A * folding.moved(after, np.asarray(moved))
-    taker = _shift(folding, after, arrays, folding.leaves_of(after), A)
-    if taker is None:
+    return shift_to(folding, after, arrays, B + A * folding.moved(after, np.asarray(moved)))
+
+
+def shift_to(folding: Folding, chain: Chain, arrays: Arrays, target: np.ndarray) -> Arrays | None:
+    """The parameters where the last shift of a chain makes B the target; None where it has none, or
+    none that is so everywhere.
+    """
+    A = folding.affine(chain, arrays)[0]
+    shift = _shift(folding, chain, arrays, folding.leaves_of(chain), A)
+    if shift is None:
         return None
-    found = _put(arrays, taker, _solved(folding, after, arrays, taker, target))
+    found = _put(arrays, shift, _solved(folding, chain, arrays, shift, target))
     size = np.abs(target).max(initial=0.0)
-    fits = np.abs(folding.affine(after, found)[1] - target) <= _SAME * size
+    fits = np.abs(folding.affine(chain, found)[1] - target) <= _SAME * size
     return found if fits.all() else None
 
 

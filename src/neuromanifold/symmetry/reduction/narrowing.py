@@ -8,7 +8,7 @@ Where the channels of a hidden axis stay apart and are summed over with paramete
 - a channel goes that is t times another in every sum, and what reads the other takes over t times
   what read it: r_j + t r_i for r_j;
 - all channels of a linear axis, written by W and read by R, are replaced by as many as RᵀW has
-  rank.
+  rank, and so are those that are affine on the data (`linear_units`).
 
 One pass over the data says which channels are zero, constant or multiples of each other there; the
 parameters alone say which are so at every input. What is proposed is applied at once and confirmed
@@ -27,7 +27,7 @@ import numpy as np
 
 from neuromanifold.graph.footprint import live_entries
 from neuromanifold.graph.graph import Graph, trace
-from neuromanifold.graph.reading import called, evaluated
+from neuromanifold.graph.reading import evaluated
 from neuromanifold.graph.uses import leaves
 from neuromanifold.models.adapters.torch.graph_writer import Smaller
 from neuromanifold.models.arguments import Model
@@ -35,10 +35,17 @@ from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.regions.reach import wide_inputs
 from neuromanifold.runtime.memory import memory_budget
 from neuromanifold.symmetry.discovery.channels import Arrays, Channels, Slot, slots_by_atom
-from neuromanifold.symmetry.discovery.dependence import Dependence, Exit, described_axes
+from neuromanifold.symmetry.discovery.dependence import Dependence, Exit, read_hidden_axes
 from neuromanifold.symmetry.discovery.statistics import Opened, WithStatistics, opened
 from neuromanifold.symmetry.reduction.box import Box, read_box
 from neuromanifold.symmetry.reduction.folding import Folded, Folding, fold_scales, taken_over
+from neuromanifold.symmetry.reduction.linear_units import (
+    Units,
+    merged,
+    numerical_rank,
+    product_factors,
+    units_of,
+)
 from neuromanifold.symmetry.reduction.readings import Data, Readings, read_channels
 from neuromanifold.symmetry.reduction.rewriting import Removal
 
@@ -55,6 +62,7 @@ UNREAD, SILENT, OFF, INACTIVE, CONSTANT, STILL, PARALLEL, FOLDED = (
     "without outgoing weights", "without incoming weights", "inactive", "inactive on the sample", "constant",
     "constant on the sample", "equal or proportional to another", "folded into the weights beside them",
 )  # fmt: skip
+LINEAR = "linear on the sample"
 NEARLY_STILL, NEARLY_PARALLEL = "nearly constant on the sample", "nearly a multiple of another"
 _WHY = {
     UNREAD: "nothing reads it",
@@ -287,11 +295,11 @@ class _Work:
             moved = self._shifted(arrays, k, together)
             if moved is None:
                 return None
-            arrays = self._without(moved, k, together)
-            plain = self._without(plain, k, together)
+            arrays = self.without(moved, k, together)
+            plain = self.without(plain, k, together)
         return arrays, arrays if self.arrays is self.plain else plain
 
-    def _without(self, arrays: Arrays, k: int, steps: list[Step]) -> Arrays:
+    def without(self, arrays: Arrays, k: int, steps: list[Step]) -> Arrays:
         """The leaves without some channels of axis k, which others take over."""
         axis, found = self.axes[k], list(arrays)
         merged = [s for s in steps if s.into >= 0]
@@ -404,7 +412,7 @@ def narrowed(
     same = lambda arrays: outputs.same(arrays, limits.rounding, on_sample=False)  # noqa: E731
     folds = fold_scales(graph, network.leaves, same)
     levels = {k: float(a.flat[0]) for k, a in folds.neutral.items() if a.size}
-    described = described_axes(network, levels)
+    described = read_hidden_axes(network, levels)
     went = [
         Removal(
             " ".join(network.names[k] for k in together),
@@ -427,17 +435,19 @@ def narrowed(
         neutral=frozenset(levels) if fold else frozenset(),
     )
     whole = lambda: (tuple(a[b] for a in data) for b in _blocks(graph, len(data[0])))  # noqa: E731
-    wanted = tuple(dict.fromkeys((e.value, e.axis) for axis in described.axes for e in axis.exits))
+    units = tuple(units_of(work.folding, axis) for axis in described.axes)
+    sums = [(e.value, e.axis) for axis in described.axes for e in axis.exits]
+    wanted = tuple(dict.fromkeys([*sums, *(unit.at for unit in units if unit is not None)]))
     beyond = (tuple(a[b] for a in wide) for b in _blocks(graph, len(wide[0])))
     read_wide = read_channels(graph, work.arrays, beyond, wanted)
     if limits.box is None:
         read = read_channels(graph, work.arrays, (batches or whole)(), wanted)
     else:
         read = read_box(graph, work.arrays, limits.box, wanted)
-    work = _exhausted(work, read, read_wide)
+    work = _exhausted(work, units, read, read_wide)
     if limits.tolerance > 0:
         work = _approximated(work, read)
-    return _finished(work, x, described.left_out)
+    return _finished(work, described.left_out)
 
 
 def products(graph: Graph) -> int:
@@ -446,9 +456,9 @@ def products(graph: Graph) -> int:
     return sum(use.batch * use.positions * use.inner * use.outer for use in uses)
 
 
-def _exhausted(work: _Work, read: Readings, wide: Readings) -> _Work:
+def _exhausted(work: _Work, units: Sequence[Units | None], read: Readings, wide: Readings) -> _Work:
     """The steps in rounds, until a round finds nothing: what a channel is on the data stays the same
-    while others go.
+    while others go, or within the interval that was read.
     """
     while True:
         before = work
@@ -456,7 +466,7 @@ def _exhausted(work: _Work, read: Readings, wide: Readings) -> _Work:
         work = work.confirmed([s for s in proposed if not s.here], on_sample=False)
         work = work.confirmed([s for s in proposed if s.here], on_sample=True)
         for k in range(len(work.axes)):
-            work = _compressed(work, k)
+            work = _straightened(_compressed(work, k), k, units[k], read)
         if work is before:
             return work
 
@@ -751,6 +761,42 @@ def _compressed(work: _Work, k: int) -> _Work:
     )
 
 
+def _straightened(work: _Work, k: int, units: Units | None, read: Readings) -> _Work:
+    """Fewer channels for those of an axis that are affine on the data."""
+    axis, limits = work.axes[k], work.limits
+    if units is None or limits.everywhere:
+        return work
+    own = {slot.leaf for slot in work.every_slot(k)}
+    if any(not np.array_equal(work.arrays[i], work.plain[i]) for i in own):
+        return work  # a scale beside them was folded for comparison only
+
+    def without(arrays: Arrays, channels: np.ndarray) -> Arrays:
+        return work.without(arrays, k, [Step(k, int(c), LINEAR) for c in channels])
+
+    found = merged(units, work.folding, work.arrays, read, work.alive[k], limits.rtol, without)
+    if found is None or not work.outputs.same(found.arrays, limits.rounding, on_sample=True):
+        return work
+    alive = work.alive[k].copy()
+    alive[found.went] = False
+    where = LINEAR if limits.box is None else LINEAR.replace("sample", "box")
+    went = len(found.went)
+    removal = Removal(
+        axis.channels.name,
+        went,
+        f"{where}: {found.before - went} do what {found.before} did",
+        on_sample=limits.box is None,
+        on_box=limits.box is not None,
+    )
+    plain = [found.arrays[i] if i in own else a for i, a in enumerate(work.plain)]
+    return replace(
+        work,
+        arrays=found.arrays,
+        plain=found.arrays if work.arrays is work.plain else plain,
+        alive=tuple(alive if i == k else a for i, a in enumerate(work.alive)),
+        removed=(*work.removed, removal),
+    )
+
+
 def _factorised(
     channels: Channels, arrays: Arrays, alive: np.ndarray, rtol: float, rank: int | None = None
 ) -> tuple[Arrays, int] | None:
@@ -758,9 +804,9 @@ def _factorised(
     where all are needed.
     """
     W, R = channels.written(arrays), channels.read(arrays)
-    U, s, V = _product_factors(R[alive].T, W[alive])
-    limit = rtol * max(W.shape[1], R.shape[1], len(alive)) * s[:1].max(initial=0.0)
-    rank = int((s > limit).sum()) if rank is None else rank
+    U, s, V = product_factors(R[alive].T, W[alive])
+    found = numerical_rank(s, (W.shape[1], R.shape[1], len(alive)), rtol)
+    rank = found if rank is None else rank
     if rank >= len(alive):
         return None
     W, R = np.zeros_like(W), np.zeros_like(R)
@@ -769,16 +815,7 @@ def _factorised(
     return channels.rewritten(arrays, W, R), rank
 
 
-def _product_factors(A: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The singular value decomposition of AB by those of small matrices: A = QR, Bᵀ = PS, AB =
-    Q(RSᵀ)Pᵀ.
-    """
-    (Q, R), (P, S) = np.linalg.qr(A), np.linalg.qr(B.T)
-    U, s, V = np.linalg.svd(R @ S.T, full_matrices=False)
-    return Q @ U, s, V @ P.T
-
-
-def _finished(work: _Work, x: Any, left_out: tuple[str, ...]) -> Found:
+def _finished(work: _Work, left_out: tuple[str, ...]) -> Found:
     """The parameters without the channels that went, with a model that takes them."""
     network, leaves = work.network, work.arrays
     kept = [[np.arange(n) for n in leaf.shape] for leaf in leaves]
@@ -800,12 +837,13 @@ def _finished(work: _Work, x: Any, left_out: tuple[str, ...]) -> Found:
     tree = structure.unflatten(
         [None if k in work.neutral else small[k] for k in range(network.count)]
     )
-    before = work.outputs.before[1][: work.outputs.samples[1]]
+    n = work.outputs.samples[1]
+    before = work.outputs.before[1][:n]
     model, after = whole.direct() if work.removed else network.model.f, before
     if work.removed:
-        after = _outputs(whole, tree, x, network.graph)
+        after = work.outputs.at(1, leaves)[:n]
         try:
-            own = _outputs(model, tree, x, network.graph)
+            own = work.outputs.at(1, small)[:n]
         except Exception:  # a foreign network may raise anything at other shapes
             own = None
         if (
@@ -820,12 +858,21 @@ def _finished(work: _Work, x: Any, left_out: tuple[str, ...]) -> Found:
         model,
         tree,
         whole,
-        work.removed,
+        _counted(work.removed),
         sum(int((~a).sum()) for a in work.alive),
         float(np.abs(after - before).max(initial=0.0)),
         float(np.abs(before).max(initial=0.0)),
         left_out,
     )
+
+
+def _counted(removed: Iterable[Removal]) -> tuple[Removal, ...]:
+    """Each kind of removal once, with how many went in all rounds."""
+    counts: dict[Removal, int] = {}
+    for each in removed:
+        kind = replace(each, count=0)
+        counts[kind] = counts.get(kind, 0) + each.count
+    return tuple(replace(kind, count=count) for kind, count in counts.items())
 
 
 def _outputs(model: Model, params: Any, x: Any, graph: Graph) -> np.ndarray:
@@ -834,7 +881,7 @@ def _outputs(model: Model, params: Any, x: Any, graph: Graph) -> np.ndarray:
     with arithmetic():
         for block in _blocks(graph, len(jax.tree.leaves(x)[0])):
             part = jax.tree.map(lambda a, block=block: np.asarray(a)[block], x)
-            ys = jax.tree.leaves(jax.jit(lambda p, x: called(model, p, x))(params, part))
+            ys = jax.tree.leaves(evaluated(model, params, part))
             found.append(np.concatenate([np.asarray(y).reshape(len(y), -1) for y in ys], axis=1))
     return np.concatenate(found)
 

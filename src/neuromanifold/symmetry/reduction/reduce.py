@@ -19,7 +19,7 @@ from neuromanifold.models.adapters.torch.program_writer import (
     read_from_file,
     write_program,
 )
-from neuromanifold.models.arguments import Model, checked
+from neuromanifold.models.arguments import Model, Samples, checked
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.models.storage import save
@@ -102,11 +102,11 @@ class Reduction(Result):
         `nm.from_torch(module, example=example)`.
 
         Its graph is the module's at fewer parameters, which are named as before. Where a layer does
-        not take them (a normalisation whose statistics are not among them, grouped convolutions),
-        the graph first puts them at their places among zeros; what was folded is a buffer. Values
-        are rounded to the module's dtypes. `nm.to_torch(module, params, resize=True)` gives the
-        module's own layers where they can be resized. A network from a `.pt2` file needs no
-        `module`: its graph is built from the program that was read.
+        not take them (a normalisation whose statistics are not among them), the graph first puts
+        them at their places among zeros; what was folded is a buffer. Values are rounded to the
+        module's dtypes. `nm.to_torch(module, params, resize=True)` gives the module's own layers
+        where they can be resized. A network from a `.pt2` file needs no `module`: its graph is
+        built from the program that was read.
         """
         if self.whole is None or not isinstance(self.params, dict):
             raise TypeError(
@@ -218,7 +218,7 @@ class Reduction(Result):
 def reduce_width(
     net: Model,
     params: Any,
-    x: Any = None,
+    x: Samples | None = None,
     *,
     rtol: float = 8 * 2.0**-52,
     fold: bool = True,

@@ -1,5 +1,6 @@
 """The neural tangent kernel Θ = J₁J₂ᵀ, blocked over samples to a memory budget."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -8,7 +9,15 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.graph.selection import Selection, by_leaf, select
-from neuromanifold.models.arguments import Model, check_model, check_rows, checked, output_size
+from neuromanifold.models.arguments import (
+    Model,
+    Params,
+    Samples,
+    check_model,
+    check_rows,
+    checked,
+    output_size,
+)
 from neuromanifold.models.function import flat_outputs
 from neuromanifold.numerics.precision import (
     boundary,
@@ -18,18 +27,23 @@ from neuromanifold.numerics.precision import (
     promote,
     widest,
 )
-from neuromanifold.numerics.validation import check_param_types, leading_axis, sample_arrays
+from neuromanifold.numerics.validation import (
+    check_param_types,
+    indefinite,
+    leading_axis,
+    sample_arrays,
+)
 from neuromanifold.runtime.memory import memory_budget
-from neuromanifold.tangent.kernel.contraction import kernel_block
+from neuromanifold.tangent.kernel.contraction import kernel_block, self_traces
 from neuromanifold.tangent.kernel.routes import plan
 from neuromanifold.tangent.kernel.tiles import Tiles, assembled
 
 
 def ntk(
     f: Model,
-    params: Any,
-    x1: Any,
-    x2: Any = None,
+    params: Params,
+    x1: Samples,
+    x2: Samples | None = None,
     *,
     trace: bool = False,
     diagonal: bool = False,
@@ -53,9 +67,20 @@ def ntk(
     `precision` is for float32 on accelerators: full, three passes ("tf32x3", "bf16x3": about 2e-5),
     "default".
 
+    Several functions of the same parameters, such as a network and the residual of its differential
+    equation, have one kernel: with tuples `f` and `x1` of equal length (and `x2`, if given) it has a
+    block Θ_fg for every two of them, the rows of f before those of g.
+
     >>> nm.ntk(lambda params, x: params * x, np.array([2.0]), np.array([[1.0], [3.0]])).tolist()
     [[1.0, 3.0], [3.0, 9.0]]
+    >>> line, slope = (lambda params, x: params * x), (lambda params, x: params * jnp.ones_like(x))
+    >>> nm.ntk((line, slope), 2.0, (np.array([[1.0], [3.0]]), np.array([[5.0]]))).tolist()
+    [[1.0, 3.0, 1.0], [3.0, 9.0, 3.0], [1.0, 3.0, 1.0]]
     """
+    if isinstance(f, tuple):
+        refused = {"trace": trace, "diagonal": diagonal}
+        options = {"wrt": wrt, "memory": memory, "check": check, "precision": precision}
+        return _joint_kernel(f, params, x1, x2, refused, by_layer, options)
     kind = _kind(trace, diagonal)
     if by_layer:
         options: dict[str, Any] = {
@@ -92,6 +117,103 @@ def ntk(
                 f, params, x1, x2, np.asarray(kernel), kind=kind, chosen=select(params, wrt)
             )
         return leave(kernel)
+
+
+@dataclass(frozen=True)
+class Joint:
+    """Several functions of the same parameters as one model: a sample is a tuple of a sample of
+    each, the outputs are theirs, one after the other.
+    """
+
+    models: tuple[Model, ...]
+
+    def __call__(self, params: Any, x: tuple[Any, ...]) -> Any:
+        outputs = [flat_outputs(f, params, a) for f, a in zip(self.models, x, strict=True)]
+        return jnp.concatenate(outputs, axis=1)
+
+
+def _joint_kernel(
+    models: tuple[Model, ...],
+    params: Any,
+    x1: Any,
+    x2: Any,
+    refused: dict[str, bool],
+    by_layer: bool,
+    options: dict[str, Any],
+) -> Any:
+    """The kernel of several functions, from pairs of equally many samples: the shorter samples are
+    repeated, and the rows of repetitions left out.
+    """
+    for name, given in refused.items():
+        if given:
+            raise ValueError(
+                f"`{name}=True` sums over equal outputs, and {len(models)} functions have no equal "
+                "outputs; leave it out."
+            )
+    sides = [_aligned(models, x, name) for x, name in ((x1, "x1"), (x2, "x2")) if x is not None]
+    joint = Joint(models)
+    whole = ntk(joint, params, *(pairs for pairs, _ in sides), by_layer=by_layer, **options)
+    with boundary(params, x1):
+        arrays = [promote((params, a), widest(params, a)) for a in sides[0][0]]
+        sizes = [output_size(f, *each) for f, each in zip(models, arrays, strict=True)]
+    rows, columns = (_theirs(sizes, counts) for _, counts in (sides[0], sides[-1]))
+    return jax.tree.map(lambda kernel: kernel[rows][:, columns], whole)
+
+
+def _aligned(models: tuple[Model, ...], x: Any, name: str) -> tuple[tuple[Any, ...], list[int]]:
+    """Samples of each model, repeated to equal numbers, and how many there were."""
+    if not isinstance(x, tuple) or len(x) != len(models):
+        given = f"{len(x)} samples" if isinstance(x, tuple) else type(x).__name__
+        raise ValueError(
+            f"`{name}` is {given}, and `f` has {len(models)} functions; pass a tuple with the "
+            "samples of each."
+        )
+    arrays = [sample_arrays(a, f"{name}[{k}]") for k, a in enumerate(x)]
+    counts = [leading_axis(a) for a in arrays]
+    most = max(counts)
+
+    def repeated(a: Any) -> Any:
+        return a[np.arange(most) % len(a)] if len(a) < most else a
+
+    return tuple(jax.tree.map(repeated, a) for a in arrays), counts
+
+
+def _theirs(sizes: list[int], counts: list[int]) -> np.ndarray:
+    """The rows of the pairs' kernel that belong to each function in turn."""
+    offsets, total = np.cumsum([0, *sizes[:-1]]), sum(sizes)
+    return np.concatenate(
+        [
+            (np.arange(count)[:, None] * total + offset + np.arange(size)).ravel()
+            for offset, size, count in zip(offsets, sizes, counts, strict=True)
+        ]
+    )
+
+
+def balancing_weights(
+    models: tuple[Model, ...], params: Params, samples: tuple[Any, ...]
+) -> Float[Any, " terms"]:
+    """Return weights that let every term of a loss fall at one rate: w_i = Tr Θ / Tr Θ_ii.
+
+    The terms of a physics-informed loss, Σ w_i·½‖f_i(x_i) − y_i‖²/n_i, are functions f_i of the
+    same parameters: the residual of the equation, the boundary values. Gradient flow moves f_i at
+    the mean rate w_i Tr Θ_ii/n_i, Θ_ii its block of the joint kernel `ntk(models, …)`; these
+    weights, those of Wang, Yu and Perdikaris (2022) for terms of n_i samples each, make the rates
+    equal. Here Tr Θ_ii is the mean over samples. No kernel is formed.
+
+    >>> line, steep = (lambda params, x: params * x), (lambda params, x: 3 * params * x)
+    >>> nm.tangent.balancing_weights((line, steep), 1.0, (np.ones((2, 1)), np.ones((5, 1)))).tolist()
+    [10.0, 1.1111111111111112]
+    """
+    if not isinstance(models, tuple) or not models:
+        raise TypeError(f"`models` is {indefinite(models)}; pass a tuple of functions.")
+    _aligned(models, samples, "samples")
+    with boundary(params, samples) as leave:
+        traces = []
+        for f, sample in zip(models, samples, strict=True):
+            at, x = checked(f, params, sample, dtype=np.float64)
+            made = plan(f, at, x, select(at, None), "trace")
+            traces.append(jnp.mean(self_traces(made, at, x)))
+        return leave(sum(traces) / jnp.stack(traces))
 
 
 def _kind(trace: bool, diagonal: bool) -> str:
@@ -166,7 +288,9 @@ def _push_pull(f: Model, params: Any, x1: Any, x2: Any, cotangent: Any, chosen: 
     return jax.jvp(lambda p: flat_outputs(f, rebuild(p), x1), (mine,), (direction,))[1]
 
 
-def empirical_nngp(f: Model, params: Any, x1: Any, x2: Any = None) -> Float[Any, "n1 n2"]:
+def empirical_nngp(
+    f: Model, params: Params, x1: Samples, x2: Samples | None = None
+) -> Float[Any, "n1 n2"]:
     """The mean over the o outputs of f_a(x1_i) f_a(x2_j): one network's estimate of `nm.nngp`, off
     by a relative 1/√o and 1/√width.
 

@@ -1,9 +1,10 @@
 """Exact functional dimension, and the certificate that says why it is right."""
 
 import hashlib
+import itertools
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +14,9 @@ import numpy as np
 
 from neuromanifold.graph import programs
 from neuromanifold.graph.arithmetic import Arithmetic
-from neuromanifold.graph.program import Program
+from neuromanifold.graph.dataflow import forward
+from neuromanifold.graph.program import Node, Program
+from neuromanifold.graph.selection import Selection, select
 from neuromanifold.graph.walk import walk
 from neuromanifold.models.arguments import Model
 from neuromanifold.numerics import modular
@@ -43,6 +46,7 @@ class JacobianCertificate(Certificate):
 
     Lower bound: the rank modulo `prime` is `rank`, and reduction never raises a rank; `rows` and
     `columns` name a minor that is invertible modulo the prime (absent where a sketch was taken).
+    `witness` names the parameters whose columns alone have this rank, where no others were needed.
     Upper bound: `reason` is one of `"full rank"`, `"kernel vectors"` (structurally zero columns and
     symmetry generators span the rest), `"regions"` (rows of one linear region are affinely
     dependent), `"primes"` (so many primes agree that Hadamard's bound forces it), each a proof, or
@@ -68,6 +72,7 @@ class JacobianCertificate(Certificate):
     sketched: bool = eqx.field(static=True)
     rounded: tuple[str, ...] = eqx.field(static=True)
     wrt: tuple[str, ...] | None = eqx.field(static=True)
+    witness: tuple[str, ...] = eqx.field(static=True)
     fingerprint: str = eqx.field(static=True)
     problem: Problem = eqx.field(static=True, repr=False)
 
@@ -91,11 +96,12 @@ class JacobianCertificate(Certificate):
         problem = Problem.of(net, params, x, wrt=self.wrt, balls_only=True)
         if problem.fingerprint != self.fingerprint or problem.decisions.places != self.kinks:
             return False
-        p = modular.random_prime()
-        directions = modular.random_residues(
-            (min(self.rank + 1, problem.shape[1]), problem.shape[1]), p
-        )
-        agrees = modular_rank(problem.products(p, directions), p) == self.rank
+        p, part = modular.random_prime(), problem
+        if self.witness:
+            part = problem.wrt(select(params, self.witness))
+        columns = part.shape[1]
+        directions = modular.random_residues((min(self.rank + 1, columns), columns), p)
+        agrees = modular_rank(part.products(p, directions), p) == self.rank
         return agrees and self._upper_bound_holds(problem, p)
 
     def save(self, path: str | Path) -> Path:
@@ -134,7 +140,14 @@ class JacobianCertificate(Certificate):
         upper = _IN_WORDS.get(self.reason, f"failure probability ≤ {self.failure_probability:.1g}")
         kinks = f", {len(self.kinks)} bends met exactly" if self.kinks else ""
         rounded = f", up to {' and '.join(self.rounded)} in float64" if self.rounded else ""
-        return f"exact, {upper}{kinks}{rounded}{', sketched' if self.sketched else ''}"
+        by = f", by the columns of {_shortened(self.witness)}" if self.witness else ""
+        return f"exact, {upper}{by}{kinks}{rounded}{', sketched' if self.sketched else ''}"
+
+
+def _shortened(names: Sequence[str]) -> str:
+    return (
+        ", ".join(names) if len(names) < 4 else f"{names[0]} … {names[-1]} ({len(names)} tensors)"
+    )
 
 
 def certified(problem: Problem, *, prove: bool) -> Rank:
@@ -146,11 +159,17 @@ def certified(problem: Problem, *, prove: bool) -> Rank:
 def certified_rank(problem: Problem, *, prove: bool) -> JacobianCertificate:
     """The rank of J at float parameters and float data, exactly.
 
-    A short prime first: its rank is a lower bound, and often one that full rank, regions or
-    symmetries prove to be the rank. Otherwise a random prime of 61 bits, with the probability that
-    it hides a larger rank, or as many as prove it.
+    The last layers are asked first. Then a short prime: its rank is a lower bound, and often one
+    that full rank, regions or symmetries prove to be the rank. Otherwise a random prime of 61 bits,
+    with the probability that it hides a larger rank, or as many as prove it.
     """
-    sketching = not prove and (_sketch_is_faster(problem) or _is_too_large(problem))
+    found = by_last_layers(problem)
+    return found if found is not None else by_all_columns(problem, prove=prove)
+
+
+def by_all_columns(problem: Problem, *, prove: bool) -> JacobianCertificate:
+    """The rank of J without asking the last layers first."""
+    sketching = not prove and _is_wide(problem)
     p = modular.random_prime(bits=modular.SMALL_BITS)
     found = _reduced(problem, p, sketching)
     reason, probability = _proof(problem, found.rank), 0.0
@@ -162,6 +181,18 @@ def certified_rank(problem: Problem, *, prove: bool) -> JacobianCertificate:
         found, reason = _over_enough_primes(problem, found), "primes"
     elif not reason:
         reason, probability = "probability", problem.failure_probability(sketching)
+    return _certificate(problem, p, found, reason, probability, sketching)
+
+
+def _certificate(
+    problem: Problem,
+    p: int,
+    found: Echelon,
+    reason: str,
+    probability: float,
+    sketched: bool,
+    witness: tuple[str, ...] = (),
+) -> JacobianCertificate:
     decisions = problem.decisions
     return JacobianCertificate(
         rank=found.rank,
@@ -174,12 +205,75 @@ def certified_rank(problem: Problem, *, prove: bool) -> JacobianCertificate:
         kinks=decisions.places,
         ties=int(sum((t & ~k).sum() for t, k in zip(decisions.ties, decisions.kinks, strict=True))),
         escalated=decisions.escalated,
-        sketched=sketching,
+        sketched=sketched,
         rounded=problem.graph.program.rounded,
         wrt=None if len(problem.chosen.leaves) == len(problem.leaves) else problem.chosen.names,
+        witness=witness,
         fingerprint=problem.fingerprint,
         problem=problem,
     )
+
+
+def by_last_layers(problem: Problem) -> JacobianCertificate | None:
+    """The rank of a wide J where the columns of some last layers prove that it is its number of
+    rows; nothing elsewhere.
+
+    rank J = rows if rank J_S = rows for the columns S of some leaves. S is first as few of the last
+    leaves as have so many columns, which need no derivative of the layers before them; then twice
+    as many leaves, as long as these are at most half of all.
+    """
+    rows, columns = problem.shape
+    if rows > columns or not _is_wide(problem):
+        return None
+    order, p = _last_first(problem), modular.random_prime(bits=modular.SMALL_BITS)
+    sizes = dict(zip(problem.chosen.leaves, problem.chosen.sizes, strict=True))
+    count = 1 + int(np.searchsorted(np.cumsum([sizes[i] for i in order]), rows))
+    while count <= max(1, len(order) // 2):
+        part = problem.wrt(_only(problem.chosen, order[:count]))
+        sketching = _is_wide(part)
+        found = _reduced(part, p, sketching)
+        if found.rank == rows:
+            found = found._replace(columns=_in_the_whole(problem.chosen, part.chosen, found))
+            return _certificate(problem, p, found, "full rank", 0.0, sketching, part.chosen.names)
+        count *= 2
+    return None
+
+
+def _in_the_whole(whole: Selection, part: Selection, found: Echelon) -> tuple[int, ...]:
+    """Where the columns that were found among those of some leaves are among all."""
+    starts = dict(zip(whole.leaves, np.cumsum([0, *whole.sizes]), strict=False))
+    mine = zip(part.leaves, part.sizes, strict=True)
+    places = np.concatenate([starts[i] + np.arange(size) for i, size in mine])
+    return tuple(int(k) for k in places[list(found.columns)])
+
+
+def _only(chosen: Selection, leaves: Sequence[int]) -> Selection:
+    rows = zip(chosen.leaves, chosen.names, chosen.sizes, strict=True)
+    return Selection(*zip(*(row for row in rows if row[0] in leaves), strict=True))
+
+
+def _last_first(problem: Problem) -> list[int]:
+    """The leaves that count in the order of their last use, the last one first; without those that
+    are not used.
+    """
+    program, last = problem.graph.program, dict[int, int]()
+
+    def transfer(node: Node, given: list[frozenset[int]]) -> list[frozenset[int]]:
+        carried = frozenset[int]().union(*given)
+        if not node.primitive.carries:
+            last.update(dict.fromkeys(carried, next(count)))
+            carried = frozenset()
+        return [carried] * len(node.outputs)
+
+    count = itertools.count()
+    known = {program.inputs[i]: frozenset((i,)) for i in problem.chosen.leaves}
+    forward(program, known, lambda i: frozenset(), transfer)
+    return sorted(last, key=lambda i: -last[i])
+
+
+def _is_wide(problem: Problem) -> bool:
+    """Whether a sketch of J is cheaper than J, or J is too large to be formed."""
+    return _sketch_is_faster(problem) or _is_too_large(problem)
 
 
 def _sketch_is_faster(problem: Problem) -> bool:

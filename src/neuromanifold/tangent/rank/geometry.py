@@ -7,9 +7,13 @@ from typing import Any
 from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.graph.walk import refuse_inexact
 from neuromanifold.models.arguments import Model
-from neuromanifold.numerics.rank import Rank
+from neuromanifold.numerics.rank import Rank, exact_rank
 from neuromanifold.regions.problem import Problem
-from neuromanifold.tangent.rank.certificate import certified
+from neuromanifold.tangent.rank.certificate import (
+    JacobianCertificate,
+    by_all_columns,
+    by_last_layers,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +48,12 @@ class Geometry:
         return Problem.of(self.f, self.params, self.x, require_exact=False, memory=self.memory)
 
     @cached_property
+    def by_last_layers(self) -> JacobianCertificate | None:
+        """The exact rank of a wide J where the columns of its last layers prove it."""
+        return by_last_layers(self.problem)
+
+    @cached_property
     def rank(self) -> Rank:
         """The exact rank of J with its certificate."""
-        return certified(self.problem, prove=False)
+        found = self.by_last_layers or by_all_columns(self.problem, prove=False)
+        return exact_rank(found.rank, found)

@@ -1,6 +1,7 @@
 """A PyTorch network at fewer parameters, as an `fx.GraphModule`: its exported graph, rewritten."""
 
 import copy
+import math
 import operator
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -17,6 +18,8 @@ from neuromanifold.models.adapters.torch.tensors import (
 from neuromanifold.runtime.packages import need
 
 _GUARDS = "_guards_fn"
+_CONVOLUTIONS = tuple(f"aten.conv{d}d.default" for d in (1, 2, 3))
+_SPLIT = "aten.split.Tensor"
 _RESHAPES = ("aten.view.default", "aten.reshape.default", "aten._unsafe_view.default")
 
 
@@ -34,7 +37,7 @@ class Smaller(NamedTuple):
 def graph_module(module: Any, smaller: Mapping[str, Smaller], given: Given) -> Any:
     """The graph of the module at these parameters, for any number of samples.
 
-    Where the graph takes them as they are, or with the lengths that its reshapes name left open, it
+    Where the graph takes them as they are, or with other lengths in its reshapes and splits, it
     computes less; else each is put at its places among zeros, first thing.
     """
     torch = need("torch")
@@ -56,8 +59,10 @@ def graph_module(module: Any, smaller: Mapping[str, Smaller], given: Given) -> A
     with quiet():
         whole = exported.module()
         padded = _rewritten(whole, smaller, tied, padded=True, torch=torch)
-        for opened in (False, True):
-            direct = _rewritten(whole, smaller, tied, opened=opened, torch=torch)
+        for choice in (None, -1, 0, 1):
+            direct = _rewritten(whole, smaller, tied, torch=torch)
+            if choice is not None:
+                _fit(direct, given, torch, choice)
             if _same(direct, padded, given, torch):
                 return direct
         return padded
@@ -70,7 +75,6 @@ def _rewritten(
     *,
     torch: Any,
     padded: bool = False,
-    opened: bool = False,
 ) -> Any:
     found = torch.fx.GraphModule(whole, copy.deepcopy(whole.graph))
     made: dict[str, Any] = {}
@@ -85,8 +89,8 @@ def _rewritten(
             _replace(found, node.target, made[name], fixed=it.fixed)
             if padded and it.values.shape != it.shape:
                 _pad(found, node, it, torch)
-        elif opened and str(node.target) in _RESHAPES:
-            node.update_arg(1, _opened(node.args[1]))
+            elif it.values.shape != it.shape:
+                _regroup(node, it)
     found.delete_all_unused_submodules()
     for name in {name for name, _ in whole.named_buffers()} & set(
         dict(found.named_buffers())
@@ -97,15 +101,55 @@ def _rewritten(
     return found
 
 
-def _opened(sizes: Any) -> list[Any]:
-    """Sizes of a reshape with the last one that is a number above one left open, where none is:
-    it follows from the others.
+def _regroup(node: Any, it: Smaller) -> None:
+    """A depthwise convolution has as many groups as channels."""
+    for reader in list(node.users):
+        depthwise = str(reader.target) in _CONVOLUTIONS and reader.args[1] is node
+        if depthwise and reader.args[6:7] == (it.shape[0],):
+            reader.update_arg(6, len(it.values))
+
+
+def _fit(found: Any, given: Given, torch: Any, choice: int) -> None:
+    """Make reshapes and splits take what comes in: of a reshape one of the lengths that may shrink
+    is left open (`choice`: the last, the first, the second), a split into equal parts has as many.
     """
-    sizes = list(sizes)
-    numbers = [k for k, size in enumerate(sizes) if type(size) is int and size != 1]
-    if numbers and all(type(size) is not int or size > 0 for size in sizes):
-        sizes[numbers[-1]] = -1
-    return sizes
+
+    class Fitting(torch.fx.Interpreter):
+        def run_node(self, n: Any) -> Any:
+            args: Any = self.fetch_args_kwargs_from_env(n)[0]
+            if str(n.target) in _RESHAPES:
+                _fit_reshape(n, args[0], args[1], choice)
+            elif str(n.target) == _SPLIT:
+                _fit_split(n, *args)
+            return super().run_node(n)
+
+    leaves = jax.tree.leaves((*given.args, *given.kwargs.values()))
+    try:
+        with torch.no_grad():
+            Fitting(found).run(*leaves, enable_io_processing=False)
+    except (RuntimeError, IndexError):  # it does not fit; what was tried is compared anyway
+        pass
+    found.recompile()
+
+
+def _fit_reshape(node: Any, x: Any, sizes: Any, choice: int) -> None:
+    whole = math.prod(sizes)
+    if -1 in sizes or whole == x.numel():
+        return
+    which = [
+        k
+        for k, size in enumerate(node.args[1])
+        if type(size) is int and size > 1 and (x.numel() * size) % whole == 0
+    ]
+    if which:
+        at = which[min(choice, len(which) - 1)]
+        node.update_arg(1, [-1 if k == at else size for k, size in enumerate(node.args[1])])
+
+
+def _fit_split(node: Any, x: Any, size: int, axis: int = 0) -> None:
+    length, parts = x.shape[axis], len(node.meta["val"])
+    if -(-length // size) != parts and length % parts == 0:
+        node.update_arg(1, length // parts)
 
 
 def _tensor(it: Smaller, old: Any, torch: Any) -> Any:
@@ -157,12 +201,12 @@ def _same(direct: Any, padded: Any, given: Given, torch: Any) -> bool:
     try:
         expected, found = (_wide_outputs(each, given, torch) for each in (padded, direct))
         rtol, atol = 1e-9, 1e-12
-    except RuntimeError:  # shapes that do not fit, or dtypes
+    except (RuntimeError, IndexError):  # shapes that do not fit, fewer parts of them, or dtypes
         try:
             expected, found = (
                 _outputs(each, given.args, given.kwargs, torch) for each in (padded, direct)
             )
-        except RuntimeError:
+        except (RuntimeError, IndexError):
             return False
         rtol, atol = 1e-3, 1e-5
     return all(

@@ -1,4 +1,4 @@
-"""Linear stretches between units that switch: one direction of a residual stream that no affine
+"""Linear segments between units that switch: one direction of a residual stream that no affine
 field gives, in closed form.
 """
 
@@ -61,10 +61,10 @@ def test_the_direction_in_closed_form_keeps_the_function_and_is_no_scaling(rng):
 def test_the_account_names_it_and_counts_it_once(rng, monkeypatch):
     account = S.dimension_account(bent_stream, THETA, sample(rng))
     assert account.chain[2:] == (21, 27) and account.unexplained == 0 and account.refuted == 0
-    assert account.everywhere["linear stretches"] == 1 and sum(dict(account.rows).values()) == 27
+    assert account.everywhere["linear segments"] == 1 and sum(dict(account.rows).values()) == 27
     module = importlib.import_module("neuromanifold.symmetry.account.dimension_account")
     monkeypatch.setattr(
-        module, "stretched_directions", lambda rows, *_: np.zeros((0, rows.columns), np.int64)
+        module, "segment_directions", lambda rows, *_: np.zeros((0, rows.columns), np.int64)
     )
     assert S.dimension_account(bent_stream, THETA, sample(rng)).unexplained == 1
 
@@ -77,7 +77,7 @@ def test_where_one_of_the_units_switches_there_is_no_such_direction(unit, rng):
     b = THETA["b"].copy()
     b[1, unit] = -2.0
     account = S.dimension_account(bent_stream, THETA | {"b": b}, sample(rng))
-    assert account.chain[3] - account.chain[2] == 5 and account.everywhere["linear stretches"] == 0
+    assert account.chain[3] - account.chain[2] == 5 and account.everywhere["linear segments"] == 0
 
 
 def test_discovery_names_it_beyond_the_orbit():
@@ -86,14 +86,14 @@ def test_discovery_names_it_beyond_the_orbit():
     x, rng = sample(np.random.default_rng(0))[:5], np.random.default_rng(1)
     leaves = [THETA[name] for name in sorted(THETA)]
     with arithmetic():
-        problem = discover.problem_of(bent_stream, THETA, x, False)
-        found = excess.excess_of(problem, leaves, rng, 5, 6, discover._fields_at)
-    assert (found.held, found.stretched, found.unseen, found.rest) == (
+        sampler = discover.network_sampler(bent_stream, THETA, x, False)
+        found = excess.explain_excess(sampler, leaves, rng, 5, 6, discover._fields_at)
+    assert (found.held, found.segments, found.unseen, found.rest) == (
         0,
         1,
         0,
         0,
-    ) and "along linear stretches" in repr(found)
+    ) and "along linear segments" in repr(found)
 
 
 def test_networks_without_units_that_switch_are_not_explained_by_themselves():
@@ -104,5 +104,5 @@ def test_networks_without_units_that_switch_are_not_explained_by_themselves():
     account = S.dimension_account(
         lambda p, x: x @ p[0] @ p[1], params, np.random.default_rng(0).normal(size=(9, 3))
     )
-    assert "linear stretches" not in account.explained or account.explained["linear stretches"] == 0
+    assert "linear segments" not in account.explained or account.explained["linear segments"] == 0
     assert jax.tree.leaves(params)[0].shape == (3, 2) and sum(dict(account.rows).values()) == 8
