@@ -316,9 +316,7 @@ class _Work:
         gone = np.array([s.channel for s in steps])
         for slot in self.every_slot(k):
             if slot.leaf not in self.neutral:
-                slices = slot.slices(found).copy()
-                slices[gone] = 0.0
-                slot.put(found, slices)
+                slot.clear(found, gone)
         return found
 
     def _shifted(self, arrays: Arrays, k: int, steps: Sequence[Step]) -> Arrays | None:
