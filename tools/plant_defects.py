@@ -1,11 +1,13 @@
 """Plant each defect of planted_defects.toml in a copy of the tree and run its tests: a defect that
-no test notices is an error of the tests.
+no test notices is an error of the tests. The first test that fails is named: one that has nothing
+to do with the defect fails for a reason of its own.
 
     python tools/plant_defects.py [WORDS]     only the defects whose names hold these words
 """
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -33,8 +35,10 @@ def misplaced(found: dict[str, Any], root: Path = ROOT) -> str:
     return "" if count == 1 else f"{found['before']!r} stands {count} times in {found['file']}"
 
 
-def is_caught(found: dict[str, Any], root: Path) -> bool:
-    """Whether a test fails once the defect is in the tree `root`, which is mended afterwards."""
+def catching_test(found: dict[str, Any], root: Path) -> str:
+    """The first test that fails once the defect is in the tree `root`, which is mended
+    afterwards; empty where none does.
+    """
     path = root / found["file"]
     whole = path.read_text(encoding="utf-8")
     path.write_text(whole.replace(found["before"], found["after"]), encoding="utf-8")
@@ -47,7 +51,10 @@ def is_caught(found: dict[str, Any], root: Path) -> bool:
         path.write_text(whole, encoding="utf-8")
     if ran.returncode not in (0, 1):
         raise RuntimeError(f"the tests of {found['name']!r} did not run:\n{ran.stdout[-2000:]}")
-    return ran.returncode == 1
+    if ran.returncode == 0:
+        return ""
+    failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", ran.stdout, re.MULTILINE)
+    return failed[1] if failed else "a test without a name"
 
 
 def main() -> int:
@@ -66,9 +73,10 @@ def main() -> int:
         for found in chosen:
             if why := misplaced(found):
                 raise ValueError(f"{found['name']!r} cannot be planted: {why}.")
-            caught = is_caught(found, root)
-            unseen += not caught
-            print(f"{'caught ' if caught else 'UNSEEN '} {found['name']}", flush=True)
+            test = catching_test(found, root)
+            unseen += not test
+            said = f"caught {found['name']}, by {test}" if test else f"UNSEEN {found['name']}"
+            print(said, flush=True)
     print(f"{len(chosen) - unseen} of {len(chosen)} caught")
     return unseen
 

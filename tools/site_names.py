@@ -6,8 +6,11 @@ import ast
 import functools
 import importlib
 import inspect
+import re
 from types import ModuleType
 from typing import Any
+
+from site_formulas import raised
 
 ROOMS = (
     "numerics",
@@ -32,6 +35,22 @@ MODULES = {
     "tangent.infinite": "infinite",
     "inspection.probes": "probes",
 }
+
+TASKS = {
+    "Bring a network": "from_torch to_torch from_flax from_equinox from_haiku load save MLP LinearConvNet Sequential "
+    "FunctionModel describe",
+    "Inspect it": "inspect report functional_dimension dimension_account conserved_quantities spectrum "
+    "activation_patterns fixed_neurons sampled_regions dimension_bounds Rank",
+    "Shrink it": "reduce_width",
+    "Train it, and watch": "Tracker train gradient_flow probes largest_stable_lr sharpness learning_coefficient",
+    "Tangent kernel": "ntk ntk_operator gram jacobian alignment kernel_alignment kernel_flow linearize influence",
+    "Infinite width": "infinite_ntk nngp infinite",
+    "Symmetries": "symmetry_group teleport hidden_equivalence symmetry",
+    "What training can never leave": "invariant_leaf invariant_leaves lie_closure lie_bracket induces_invariant_manifold condensation",
+    "Build a network": "Activation Layer Mixed leaky_relu power init layers losses data",
+    "Everything else, by module": "numerics graph models regions tangent dynamics orbits functionspace bottleneck inspection",
+}
+"""The names on `nm` by what a reader wants to do."""
 
 
 @functools.cache
@@ -79,8 +98,19 @@ def home(path: str) -> str:
 
 
 def summary(value: Any) -> str:
-    """The first sentence of a docstring."""
-    return (inspect.getdoc(value) or "").partition("\n")[0].partition("   [")[0]
+    """The first sentence of a docstring, with its indices set.
+
+    >>> summary(exports)
+    'The public names of a module of the package, and the dotted path of each definition.'
+    """
+    text = " ".join((inspect.getdoc(value) or "").partition("\n\n")[0].split())
+    sentence = re.split(
+        r"(?<=[a-z\d)`θ])\. (?=[A-Z`])| \[(?:complexity|invariant|teleport|riemann|bottleneck),",
+        text,
+    )[0]
+    parts = re.split(r"(`[^`]*`)", sentence.rstrip(". :"))
+    parts[::2] = [re.sub(r"([_*])", r"\\\1", raised(part)) for part in parts[::2]]
+    return "".join(parts) + "."
 
 
 def listing(module: str) -> str:
@@ -114,13 +144,22 @@ def table() -> str:
         for name, path in exports(module).items()
         if name in nm.__all__
     }
-    rows = ["| name | what it is |", "|---|---|"]
-    for name in sorted(nm.__all__, key=str.lower):
-        value = getattr(nm, name)
-        if isinstance(value, ModuleType):
-            target = f"{name}.md"
-        else:
-            page, path = homes[name]
-            target = f"{page}.md#{path}"
-        rows.append(f"| [`nm.{name}`]({target}) | {summary(value).replace('|', chr(92) + '|')} |")
-    return "\n".join(rows)
+    told = [name for names in TASKS.values() for name in names.split()]
+    if sorted(told) != sorted(nm.__all__):
+        differ = set(told) ^ set(nm.__all__) or {n for n in told if told.count(n) > 1}
+        raise ValueError(f"`TASKS` lists each name on `nm` once; not so: {sorted(differ)}.")
+    text = []
+    for task, names in TASKS.items():
+        text += [f"## {task}\n", "| name | what it is |", "|---|---|"]
+        text += [_row(name, homes) for name in names.split()]
+        text.append("")
+    return "\n".join(text)
+
+
+def _row(name: str, homes: dict[str, tuple[str, str]]) -> str:
+    import neuromanifold as nm
+
+    value = getattr(nm, name)
+    page, path = homes.get(name, ("", ""))
+    target = f"{name}.md" if isinstance(value, ModuleType) else f"{page}.md#{path}"
+    return f"| [`nm.{name}`]({target}) | {summary(value).replace('|', chr(92) + '|')} |"

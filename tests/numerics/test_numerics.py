@@ -13,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import neuromanifold as nm
+from dynamics.compilations import compilations
 from neuromanifold.numerics import arithmetic, blocks, memory_budget
+from neuromanifold.numerics.validation import check_finite
 
 
 @given(n=st.integers(1, 500), largest=st.integers(1, 600))
@@ -109,3 +111,22 @@ def test_a_rank_leaves_jit_and_vmap():
         jnp.arange(4)
     )
     assert many.value.tolist() == [0, 1, 2, 3] and many.spectrum.shape == (4, 3)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16, np.float32])
+def test_a_small_array_on_the_host_is_checked_without_a_program(dtype: Any):
+    spoilt = jnp.array(np.array([[0.0, 1.0], [np.inf, np.nan]], np.float32), dtype)
+    numbers = jnp.array(np.ones((7, 3), np.float32), dtype)
+    with compilations() as compiled:
+        check_finite({"w": numbers}, "x")
+        with pytest.raises(ValueError, match=r"`x\['w'\]` is inf at \[1, 0\] \(2 such entries\)"):
+            check_finite({"w": spoilt}, "x")
+    assert compiled == []
+
+
+def test_a_large_array_is_checked_where_it_lies():
+    large = jnp.zeros(1_000_001).at[-1].set(jnp.nan)
+    check_finite(large[:-2], "x")
+    with pytest.raises(ValueError, match=r"`x` is nan at \[1000000\]"):
+        check_finite(large, "x")
+    jax.jit(lambda a: check_finite(jnp.zeros(3), "x") or a)(jnp.ones(2))

@@ -12,7 +12,7 @@ from jax.flatten_util import ravel_pytree
 
 from neuromanifold.dynamics.checks import check_hashable, check_targets
 from neuromanifold.graph.reading import called
-from neuromanifold.models.arguments import check_model
+from neuromanifold.models.arguments import Params, Samples, Targets, check_model
 from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.numerics.precision import arithmetic, follower, is_traced, promote, to_host
 from neuromanifold.numerics.results import Array, Result, follows
@@ -281,9 +281,9 @@ class Trajectory(Result):
 @follows
 def gradient_flow(
     f: Any,
-    params: Any,
-    x: Any,
-    y: Any,
+    params: Params,
+    x: Samples,
+    y: Targets,
     *,
     t1: float | int,
     loss: Loss = mse,

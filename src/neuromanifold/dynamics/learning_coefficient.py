@@ -11,7 +11,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
 from neuromanifold.graph.reading import called
-from neuromanifold.models.arguments import Model, check_target, checked
+from neuromanifold.models.arguments import Model, Params, Samples, Targets, check_target, checked
 from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.numerics.compiling import compiled
 from neuromanifold.numerics.precision import boundary, promote
@@ -114,9 +114,9 @@ def _r_hat(values: np.ndarray) -> float:
 
 def learning_coefficient(
     f: Model,
-    params: Any,
-    x: Any,
-    y: Any,
+    params: Params,
+    x: Samples,
+    y: Targets,
     *,
     key: Any,
     loss: Loss = mse,

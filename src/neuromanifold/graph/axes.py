@@ -41,6 +41,13 @@ class Labels:
         """The atoms of inputs and outputs."""
         return frozenset(a for axes in (*self.inputs, *self.outputs) for axis in axes for a in axis)
 
+    def outside(self, count: int) -> set[int]:
+        """Return the atoms, those inside of direct sums too, that outputs have, or inputs after the
+        first `count`.
+        """
+        given = (*self.inputs[count:], *self.outputs)
+        return {place.atom for axes in given for axis in axes for place in self.places(axis)}
+
     def length(self, axis: Axis) -> int:
         """How many places an axis has."""
         return math.prod(self.sizes[a] for a in axis)

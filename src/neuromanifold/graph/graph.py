@@ -21,6 +21,7 @@ from neuromanifold.graph.polynomial_degree import Degree, degrees, join
 from neuromanifold.graph.primitives import Kind
 from neuromanifold.graph.program import Node, Program
 from neuromanifold.graph.reading import as_written
+from neuromanifold.graph.selection import leaf_names
 from neuromanifold.graph.tracing import program_of
 from neuromanifold.numerics.precision import is_floating
 from neuromanifold.numerics.results import Shown
@@ -493,10 +494,8 @@ def _traced(
         y = as_written(f, params, jax.tree.map(lambda leaf: leaf[None], sample))
         return jax.tree.map(lambda leaf: leaf[0], y)
 
-    paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(params)]
-    names = [jax.tree_util.keystr(path, simple=True, separator=".") for path in paths]
     program = program_of(one, params, sample, whole=whole)
-    return Graph(program, tuple(names), params, sample, f, whole)
+    return Graph(program, leaf_names(params), params, sample, f, whole)
 
 
 def _again(f: Any, params: Any, sample: Any, whole: bool) -> Graph:

@@ -1,7 +1,7 @@
 """Which parameters count: all of them, a layer, an adapter, a head; the rest is frozen."""
 
 import fnmatch
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +42,16 @@ class Selection:
         return tuple(Selection((i,), (name,), (size,)) for i, name, size in rows)
 
 
+def leaf_names(tree: Any) -> tuple[str, ...]:
+    """Return the paths of the leaves of `tree`, their parts joined by dots.
+
+    >>> leaf_names({"first": {"weight": 1.0, "bias": 0.0}, "last": 2.0})
+    ('first.bias', 'first.weight', 'last')
+    """
+    paths = jax.tree_util.tree_leaves_with_path(tree)
+    return tuple(jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in paths)
+
+
 def select(params: Any, wrt: Any) -> Selection:
     """The leaves that `wrt` names: None for all; a name, a pattern or several; truth values like
     `params`; a selection.
@@ -55,9 +65,7 @@ def select(params: Any, wrt: Any) -> Selection:
     """
     if isinstance(wrt, Selection):
         return wrt
-    paths = jax.tree_util.tree_leaves_with_path(params)
-    names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in paths]
-    sizes = [int(np.size(leaf)) for _, leaf in paths]
+    names, sizes = leaf_names(params), [int(np.size(leaf)) for leaf in jax.tree.leaves(params)]
     kept = [i for i, keep in enumerate(_chosen(params, names, wrt)) if keep]
     if not kept:
         raise ValueError(
@@ -71,7 +79,7 @@ def by_leaf(answer: Callable[[Selection], Any], params: Any, wrt: Any) -> dict[s
     return {alone.names[0]: answer(alone) for alone in select(params, wrt).apart()}
 
 
-def _chosen(params: Any, names: list[str], wrt: Any) -> list[bool]:
+def _chosen(params: Any, names: Sequence[str], wrt: Any) -> list[bool]:
     if wrt is None:
         return [True] * len(names)
     if isinstance(wrt, str):

@@ -1,4 +1,4 @@
-"""Asks the rooms about one network on one sample and returns one `Inspection`; tracks networks
+"""Asks everything about one network on one sample and returns one `Inspection`; tracks networks
 over training; gathers the probes.
 """
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from neuromanifold.inspection.recorder import Recorder
 from neuromanifold.inspection.timeline import Timeline
+from neuromanifold.models.arguments import Samples, Targets
 from neuromanifold.models.storage import load
 
 _FORMATS = (".safetensors", ".npz", ".pt", ".pth", ".pt2")
@@ -14,8 +15,8 @@ _FORMATS = (".safetensors", ".npz", ".pt", ".pth", ".pt2")
 
 def checkpoints(
     folder: str | Path,
-    x: Any,
-    y: Any = None,
+    x: Samples,
+    y: Targets | None = None,
     *,
     read: Callable[[Path], tuple[Any, Any]] = load,
     begin: Callable[[Path, int, int], None] = lambda path, index, count: None,

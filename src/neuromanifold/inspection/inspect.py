@@ -16,7 +16,15 @@ from neuromanifold.inspection.costs import duration
 from neuromanifold.inspection.inspection import INTERRUPTED, Inspection, Part
 from neuromanifold.inspection.sections import SECTIONS, LeftOut, Section, reduced_on
 from neuromanifold.inspection.subject import MOST_ROWS, Subject, default_samples, thinned
-from neuromanifold.models.arguments import Model, check_model, check_target, checked
+from neuromanifold.models.arguments import (
+    Model,
+    Params,
+    Samples,
+    Targets,
+    check_model,
+    check_target,
+    checked,
+)
 from neuromanifold.models.function import output_shape, restricted
 from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.models.model_kind import perceptron
@@ -44,9 +52,9 @@ _OF_TARGETS = ("fit", "descent")
 
 def inspect(
     f: Model,
-    params: Any,
-    x: Any,
-    y: Any = None,
+    params: Params,
+    x: Samples,
+    y: Targets | None = None,
     *,
     exact: bool | None = None,
     loss: Loss = mse,

@@ -3,6 +3,7 @@
 from neuromanifold.models import init, layers, losses
 from neuromanifold.models.activation import Activation, Mixed, leaky_relu, power
 from neuromanifold.models.adapters import from_equinox, from_flax, from_haiku, from_torch, to_torch
+from neuromanifold.models.arguments import Model, Params, Samples, Targets
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.models.function import FunctionModel
 from neuromanifold.models.init import Layer
@@ -17,7 +18,11 @@ __all__ = [
     "Layer",
     "LinearConvNet",
     "Mixed",
+    "Model",
+    "Params",
+    "Samples",
     "Sequential",
+    "Targets",
     "from_equinox",
     "from_flax",
     "from_haiku",

@@ -1,6 +1,7 @@
 """`jax.jit` as the device at hand wants it."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -8,29 +9,54 @@ import jax
 from neuromanifold.numerics.precision import is_traced, products_are
 from neuromanifold.runtime.devices import devices
 
-_QUICKLY: dict[str, Any] = {"xla_gpu_enable_triton_gemm": False}
+# What makes compiling shorter: on a GPU without Triton's matrix products, on a CPU without XLA's
+# second compiler for fused loops (half the time to the first kernel, as fast afterwards).
+_QUICKLY: dict[str, dict[str, Any]] = {
+    "gpu": {"xla_gpu_enable_triton_gemm": False},
+    "cpu": {"xla_cpu_use_fusion_emitters": False},
+}
+ONCE: dict[str, Any] = {"xla_backend_optimization_level": 0, **_QUICKLY["cpu"]}
+
+
+@lru_cache
+def accepted(options: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    """These options of XLA, or none where this version does not know them all."""
+    try:
+        jax.jit(lambda x: x).lower(0).compile(compiler_options=dict(options))
+    except Exception:
+        return {}
+    return dict(options)
+
+
+def run_once(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function under `jax.jit` that is called once: quickly compiled, slower to run."""
+    return jax.jit(function, compiler_options=accepted(tuple(ONCE.items())))
 
 
 class Compiled:
-    """A function under `jax.jit`. Called from outside of any trace on a GPU it is compiled without
-    Triton's matrix products.
+    """A function under `jax.jit`, quickly compiled where it is called from outside of any trace.
 
-    XLA would search 10 to 20 s among them for 4 % of speed (H200, JAX 0.11.2). Products of three
-    passes need them, and inside a trace the caller's own `jit` decides.
+    XLA would search 10 to 20 s among Triton's matrix products for 4 % of speed (H200, JAX 0.11.2).
+    Products of three passes need them, and inside a trace the caller's own `jit` decides.
     """
 
     def __init__(self, function: Callable[..., Any], static: tuple[str, ...]) -> None:
         self.__wrapped__, self.__doc__ = function, function.__doc__
         self._plain = jax.jit(function, static_argnames=static)
-        self._quick = jax.jit(function, static_argnames=static, compiler_options=_QUICKLY)
+        self._quick = {
+            platform: jax.jit(function, static_argnames=static, compiler_options=options)
+            for platform, options in _QUICKLY.items()
+        }
 
     def __call__(self, *args: Any, **options: Any) -> Any:
+        platform = devices()[0].platform
+        options_of = _QUICKLY.get(platform, {})
         plain = (
-            devices()[0].platform != "gpu"
+            not accepted(tuple(options_of.items()))
             or products_are("tf32x3", "bf16x3")
             or is_traced((args, options))
         )
-        return (self._plain if plain else self._quick)(*args, **options)
+        return (self._plain if plain else self._quick[platform])(*args, **options)
 
     def lower(self, *args: Any, **options: Any) -> Any:
         """As `jax.jit(…).lower`."""

@@ -11,6 +11,8 @@ import numpy as np
 from neuromanifold.numerics.inputs import plain_array
 from neuromanifold.numerics.precision import dtype_of, is_floating, is_traced
 
+_SMALL = 1_000_000
+"""Entries of an array that one thread reads in less than a millisecond."""
 _VOWEL = re.compile(r"[aeioAEIO]|ndarray|[FHLMNRSX][A-Z]")
 """How names begin that are spoken with a vowel: the last are read letter by letter, as in MLP."""
 
@@ -154,14 +156,21 @@ def check_finite(tree: Any, name: str) -> None:
 
 def all_finite(leaves: list[Any]) -> bool:
     """Whether every entry of every floating leaf is finite; the others are as they are."""
-    on_host = [
-        np.isfinite(leaf).all()
-        for leaf in leaves
-        if isinstance(leaf, np.ndarray | np.generic | float) and is_floating(leaf)
-    ]
-    on_device = [leaf for leaf in leaves if isinstance(leaf, jax.Array) and is_floating(leaf)]
+    arrays = np.ndarray | np.generic | float | jax.Array
+    floating = [leaf for leaf in leaves if isinstance(leaf, arrays) and is_floating(leaf)]
+    far = [leaf for leaf in floating if not _is_at_hand(leaf)]
+    near = all(np.isfinite(np.asarray(leaf)).all() for leaf in floating if _is_at_hand(leaf))
     with jax.ensure_compile_time_eval():  # constants of a function that is being traced have values
-        return all(on_host) and (not on_device or bool(_finite(on_device)))
+        return near and (not far or bool(_finite(far)))
+
+
+def _is_at_hand(leaf: Any) -> bool:
+    """Whether NumPy reads the array where it lies, sooner than a program for it is compiled."""
+    return not isinstance(leaf, jax.Array) or (
+        leaf.size <= _SMALL
+        and leaf.is_fully_addressable
+        and all(device.platform == "cpu" for device in leaf.devices())
+    )
 
 
 @jax.jit

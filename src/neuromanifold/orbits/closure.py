@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from neuromanifold.graph.graph import trace
 from neuromanifold.models.activation import per_neuron
-from neuromanifold.models.arguments import Model, checked
+from neuromanifold.models.arguments import Model, Params, checked
 from neuromanifold.models.model_kind import filters, perceptron
 from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.numerics.precision import arithmetic
@@ -113,7 +113,7 @@ class LieClosure(Result):
 
 def lie_closure(
     f: Model,
-    params: Any,
+    params: Params,
     *,
     key: Any,
     depth: int | None = None,

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.dynamics.probes import Probe
+from neuromanifold.models.arguments import Samples, Targets
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.results import Result, follows
 from neuromanifold.orbits.lattice import exchange
@@ -246,7 +247,7 @@ def _same_kind(net: MLP, layer: int) -> np.ndarray:
     return kind[:, None] == kind
 
 
-def leaf_distance(f: Any, params: Any, x: Any, y: Any) -> Any:
+def leaf_distance(f: Any, params: Any, x: Samples, y: Targets) -> Any:
     """A probe: the distance to the nearest leaf of lower dimension, for networks without equal
     neurons.   [invariant, Sec. 3.1 (ii)]
 

@@ -199,8 +199,9 @@ def walked_family(graph: Graph, inputs: Float[np.ndarray, "n ..."], ring: Ring) 
 
 
 def dense_family(net: MLP, inputs: Float[np.ndarray, "n ..."]) -> NetworkFamily:
-    """The family of a perceptron in float64, layer by layer: shallow brackets take a tenth of a
-    walk's time.
+    """Return the family of a perceptron in float64, layer by layer, whatever bends: a walk knows no
+    bends, and takes 2 to 6 times the processor time with 16 neurons a layer, 1.6 to 4 times with 32
+    (brackets to depth 4, Jacobians, flows; warm).
     """
     return NetworkFamily(DenseFields(net), inputs, net.widths[-1:])
 

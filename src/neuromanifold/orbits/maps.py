@@ -12,6 +12,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from neuromanifold.graph.reading import called
+from neuromanifold.models.arguments import Params
 from neuromanifold.numerics.precision import arithmetic, promote
 from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import check_params, refuse_tracers
@@ -82,7 +83,7 @@ class InducedManifold(Result):
 def induces_invariant_manifold(
     f: Any,
     maps: Map | Sequence[Map],
-    params: Any,
+    params: Params,
     *,
     key: Any = None,
     features: int | None = None,

@@ -14,6 +14,7 @@ from jax.flatten_util import ravel_pytree
 
 from neuromanifold.dynamics.checks import check_hashable
 from neuromanifold.graph.reading import called
+from neuromanifold.models.arguments import Params
 from neuromanifold.models.function import output_shape
 from neuromanifold.models.losses import Loss
 from neuromanifold.numerics.precision import arithmetic, promote, to_host
@@ -62,7 +63,7 @@ class Residual(Result):
 
 def invariance_residual(
     f: Any,
-    params: Any,
+    params: Params,
     manifold: Any,
     *,
     key: Any,

@@ -11,7 +11,7 @@ import numpy as np
 
 from neuromanifold.graph.graph import trace
 from neuromanifold.models.activation import per_neuron
-from neuromanifold.models.arguments import checked
+from neuromanifold.models.arguments import Samples, checked
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics.precision import boundary, is_traced
@@ -91,7 +91,7 @@ class DimensionBounds:
         )
 
 
-def dimension_bounds(f: Any, params: Any, x: Any) -> DimensionBounds:
+def dimension_bounds(f: Any, params: Any, x: Samples) -> DimensionBounds:
     """Upper bounds on rank J from the exact activation signs on the sample.
 
     `tight` is the smallest bound that depends on (θ, X) through signs and data alone, up to the
@@ -198,7 +198,7 @@ def _theorem1_value(net: MLP, fixed: Any) -> Any:
     return net.n_params - sum((n - k) + k * k for n, k in hidden)
 
 
-def theorem1_bound(net: MLP, params: Params, x: Any) -> Any:
+def theorem1_bound(net: MLP, params: Params, x: Samples) -> Any:
     """D − Σ(n_l − k_l) − Σ k_l², with k_l the neurons of hidden layer l that are fixed on X.
     [complexity, Thm 1]
 
@@ -214,7 +214,7 @@ def theorem1_bound(net: MLP, params: Params, x: Any) -> Any:
     return value if is_traced(value) else int(value)
 
 
-def region_bound(f: Any, params: Any, x: Any) -> Any:
+def region_bound(f: Any, params: Any, x: Samples) -> Any:
     """o·Σ over sampled regions of min(samples in it, n_0 + 1); without biases n_0.
     [complexity, Prop C.3]
 

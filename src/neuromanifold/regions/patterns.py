@@ -13,7 +13,7 @@ from jaxtyping import Bool, UInt32
 
 from neuromanifold.graph.graph import Graph, Units, trace
 from neuromanifold.models.activation import per_neuron
-from neuromanifold.models.arguments import check_model, check_rows, output_size
+from neuromanifold.models.arguments import Params, Samples, check_model, check_rows, output_size
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics.precision import boundary, is_traced, promote, widest
 from neuromanifold.numerics.results import Result
@@ -25,7 +25,7 @@ _WORD = 32
 
 
 def activation_patterns(
-    f: Any, params: Any, x: Any, *, exact: bool = False
+    f: Any, params: Params, x: Samples, *, exact: bool = False
 ) -> Bool[Any, "n units"]:
     """Which units are active at each sample, in the order of computation.   [complexity, Sec. 3.1]
 
@@ -128,7 +128,7 @@ def _layer(entry: Any, width: int, asked: Any, n: int) -> Any:
     return parts[0] if len(parts) == 1 else jnp_or_np_concatenate(parts)
 
 
-def sampled_regions(f: Any, params: Any, x: Any, *, exact: bool = False) -> Any:
+def sampled_regions(f: Any, params: Params, x: Samples, *, exact: bool = False) -> Any:
     """How many linear regions of `f_θ` the sample meets.   [complexity, Def C.1]
 
     Two inputs share a region when every unit agrees on them. An `int`; under `jit` and `vmap` a 0-d
@@ -182,7 +182,7 @@ class FixedNeurons(Result):
 jax.tree_util.register_dataclass(FixedNeurons, ("active", "inactive"), ())
 
 
-def fixed_neurons(f: Any, params: Any, x: Any, *, exact: bool = False) -> FixedNeurons:
+def fixed_neurons(f: Any, params: Params, x: Samples, *, exact: bool = False) -> FixedNeurons:
     """Which units are active on all of the sample, and which on none of it.
 
     >>> net = nm.MLP((1, 2, 1))

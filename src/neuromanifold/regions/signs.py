@@ -11,7 +11,7 @@ from jaxtyping import Int8
 from neuromanifold.graph.graph import trace
 from neuromanifold.graph.walk import refuse_inexact
 from neuromanifold.models.activation import Activation, per_neuron
-from neuromanifold.models.arguments import checked
+from neuromanifold.models.arguments import Samples, checked
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.models.model_kind import require_perceptron
 from neuromanifold.numerics.precision import boundary
@@ -35,7 +35,7 @@ class Signs(Result):
     escalated: int
 
 
-def exact_signs(net: MLP, params: Params, x: Any, *, balls_only: bool = False) -> Signs:
+def exact_signs(net: MLP, params: Params, x: Samples, *, balls_only: bool = False) -> Signs:
     """The signs of all pre-activations at float parameters and float data, proved.
 
     `balls_only` skips the float64 pass: the slower, independent route.

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from safetensors.numpy import save as dump
 
+from neuromanifold.graph.selection import leaf_names
 from neuromanifold.inspection import Inspection
 from neuromanifold.models import MLP, save
 from neuromanifold.models.model_kind import perceptron
@@ -67,9 +68,8 @@ def _file(reduction: Reduction) -> bytes:
     their leaves, running statistics and what was folded (at its neutral values) included.
     """
     if (net := perceptron(reduction.net)) is None:
-        paths = jax.tree_util.tree_leaves_with_path(reduction.params)
-        names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in paths]
-        arrays = {name: leaf for name, (_, leaf) in zip(names, paths, strict=True)}
+        names, leaves = leaf_names(reduction.params), jax.tree.leaves(reduction.params)
+        arrays = dict(zip(names, leaves, strict=True))
         if (whole := reduction.whole) is not None:
             arrays |= {whole.names[k]: whole.smaller(k) for k in whole.fixed}
         return dump({name: np.ascontiguousarray(leaf) for name, leaf in arrays.items()})

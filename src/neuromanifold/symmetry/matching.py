@@ -17,7 +17,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from neuromanifold.graph.reading import evaluated
-from neuromanifold.models.arguments import Model, check_model, check_target
+from neuromanifold.models.arguments import Model, Samples, check_model, check_target
 from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics.precision import arithmetic, promote
@@ -146,7 +146,9 @@ def _between(a: Any, b: Any, t: Any) -> Any:
 
 
 @follows
-def match(f: Model, a: Any, b: Any, *, x: Any = None, starts: int = 8, key: Any = None) -> Match:
+def match(
+    f: Model, a: Any, b: Any, *, x: Samples | None = None, starts: int = 8, key: Any = None
+) -> Match:
     """The element g of the symmetries of `f` that brings `b` nearest to `a`: min ‖a − g b‖.
 
     g permutes the places of every hidden axis (units, channels, residual streams, heads, as

@@ -11,7 +11,15 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
 from neuromanifold.graph.reading import called
-from neuromanifold.models.arguments import Model, check_target, checked, output_size
+from neuromanifold.models.arguments import (
+    Model,
+    Params,
+    Samples,
+    Targets,
+    check_target,
+    checked,
+    output_size,
+)
 from neuromanifold.models.function import flat_outputs
 from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.numerics.compiling import compiled
@@ -24,7 +32,13 @@ _KINDS = ("hessian", "gauss-newton")
 
 
 def output_hessian_norm(
-    f: Model, params: Any, x: Any, *, output: int = 0, rtol: float = 1e-6, dtype: Any = np.float64
+    f: Model,
+    params: Params,
+    x: Samples,
+    *,
+    output: int = 0,
+    rtol: float = 1e-6,
+    dtype: Any = np.float64,
 ) -> Float[Any, " n"]:
     """‖∇²_θ f_output(x_i)‖, the spectral norm of the output's Hessian at each sample.
     [teleport, Eq. 19]
@@ -70,9 +84,9 @@ class Symmetries(Protocol):
 
 def sharpness(
     f: Model,
-    params: Any,
-    x: Any,
-    y: Any,
+    params: Params,
+    x: Samples,
+    y: Targets,
     *,
     loss: Loss = mse,
     rtol: float = 1e-9,
@@ -102,9 +116,9 @@ def sharpness(
 
 def gauss_newton_curvature(
     f: Model,
-    params: Any,
-    x: Any,
-    y: Any,
+    params: Params,
+    x: Samples,
+    y: Targets,
     *,
     loss: Loss = mse,
     rtol: float = 1e-9,
@@ -135,9 +149,9 @@ def _largest(
 
 def curvatures(
     f: Model,
-    params: Any,
-    x: Any,
-    y: Any,
+    params: Params,
+    x: Samples,
+    y: Targets,
     *,
     k: int,
     loss: Loss = mse,
@@ -195,7 +209,7 @@ def _beside(fn: Any, f: Model, loss: Loss, along: Any, params: Any, x: Any, y: A
 
 
 def largest_stable_lr(
-    f: Model, params: Any, x: Any, y: Any, *, loss: Loss = mse, momentum: float = 0.0
+    f: Model, params: Params, x: Samples, y: Targets, *, loss: Loss = mse, momentum: float = 0.0
 ) -> Any:
     """Return 2(1 + momentum) / `sharpness`: beyond it gradient descent overshoots along the
     direction of largest curvature; inf where the loss bends up in no direction.

@@ -18,13 +18,14 @@ class AdaptedModel(ByName):
 
     `apply(params, state, x)` computes it; `state` holds what is not differentiated (running means,
     say). `evidence` says how it was compared with the network it was made from, or why that is not
-    needed.
+    needed. `separate` says that its rows were seen to be independent.
     """
 
     apply: Callable[[Any, Any, Any], Any]
     state: Any
     name: str
     evidence: str
+    separate: bool = False
 
     def __call__(self, params: Any, x: Any) -> Any:
         """f_θ(x), in the widest dtype passed."""

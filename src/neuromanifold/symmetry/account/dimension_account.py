@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from neuromanifold.graph.graph import Graph
-from neuromanifold.models.arguments import Model, checked
+from neuromanifold.models.arguments import Model, Params, Samples, checked
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics.drawing import axes_of, bar, card, colours_of, plot_bar, table_of
 from neuromanifold.numerics.precision import boundary
@@ -234,7 +234,7 @@ def _counts(everywhere: int, on_regions: int) -> tuple[int, str]:
 
 @follows
 def dimension_account(
-    f: Model, params: Any, x: Any, *, groups: Sequence[Any] | None = None, key: Any = None
+    f: Model, params: Params, x: Samples, *, groups: Sequence[Any] | None = None, key: Any = None
 ) -> DimensionAccount:
     """D = functional dimension + what each source explains in turn + unexplained, for any network.
     [complexity, Sec. 4]

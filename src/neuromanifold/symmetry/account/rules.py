@@ -37,12 +37,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.graph.reading import called, evaluated
-from neuromanifold.models.arguments import Model, checked
+from neuromanifold.models.arguments import Model, Params, Samples, checked
 from neuromanifold.numerics.precision import arithmetic, boundary, is_floating
 from neuromanifold.numerics.randomness import host_generator
 from neuromanifold.numerics.results import Result, follows
 from neuromanifold.numerics.validation import check_params, refuse_tracers, sample_arrays
-from neuromanifold.symmetry.discovery.channels import Arrays, Slot, slots_by_atom
+from neuromanifold.symmetry.discovery.channels import Arrays, Slot, scale_slots, slots_by_atom
 from neuromanifold.symmetry.discovery.dependence import (
     Dependence,
     Exit,
@@ -128,7 +128,7 @@ class StructuralSymmetries(Result):
 
 @follows
 def structural_symmetries(
-    f: Model, params: Any, x: Any, *, key: Any = None
+    f: Model, params: Params, x: Samples, *, key: Any = None
 ) -> StructuralSymmetries:
     """The continuous symmetries that `f` has by its structure, at any width, with their dimensions
     in closed form; elements drawn with `key` are checked on the first samples of `x`.
@@ -401,10 +401,7 @@ class _Scaling:
 
     def acted(self, leaves: Arrays, rng: np.random.Generator) -> Arrays:
         logs = rng.uniform(-_STEP, _STEP, (len(self.exponents), self.slots[0].size))
-        found = list(leaves)
-        for slot, factors in zip(self.slots, np.exp(self.exponents.T @ logs), strict=True):
-            slot.put(found, slot.slices(found) * factors[:, None])
-        return found
+        return scale_slots(leaves, self.slots, np.exp(self.exponents.T @ logs))
 
     def rank(self, leaves: Arrays, masks: Arrays, seen: Sequence[int]) -> int:
         there = np.zeros((self.slots[0].size, len(self.slots)), bool)
@@ -590,19 +587,11 @@ class _Work:
         half = len(rules) // 2
         return [] if half == 0 else [*self._holding(rules[:half]), *self._holding(rules[half:])]
 
-    def _own(self, axis: Dependence) -> tuple[list[int], np.ndarray]:
-        """The slots of parameters, and the exponents of scalings that leave statistics alone."""
-        slots, count = axis.channels.slots, self.network.count
-        fixed = np.eye(len(slots))[[s.leaf >= count for s in slots]]
-        null = null_vectors(np.concatenate([axis.scalings, fixed]))
-        own = [k for k, s in enumerate(slots) if s.leaf < count]
-        return own, null[:, own]
-
     def _mixings(self, axis: Dependence) -> list[_Rule]:
         """Matrices on a linear axis: for each place of an axis that all its slots share, else the
         same for all.
         """
-        own, null = self._own(axis)
+        own, null = axis.own_scalings(self.network.count)
         slots = tuple(axis.channels.slots[k] for k in own)
         if not axis.linear or axis.mixed or len(null) != 1 or len(own) < len(axis.channels.slots):
             return []
@@ -625,7 +614,7 @@ class _Work:
                 yield tuple(beside)
 
     def _scalings(self, axis: Dependence, mixing: Sequence[_Rule]) -> Iterator[_Rule]:
-        own, null = self._own(axis)
+        own, null = axis.own_scalings(self.network.count)
         slots = tuple(axis.channels.slots[k] for k in own)
         acting = [rule for rule in mixing if isinstance(rule, _Mixing)]
         if any({*map(_part, slots)} & {*rule.parts} and rule.slots == slots for rule in acting):

@@ -16,14 +16,14 @@ import jax
 import numpy as np
 
 from neuromanifold.graph.reading import evaluated
-from neuromanifold.models.arguments import Model, checked
+from neuromanifold.models.arguments import Model, Params, Samples, checked
 from neuromanifold.numerics.precision import arithmetic, is_floating
 from neuromanifold.numerics.randomness import host_generator
 from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import refuse_tracers
 from neuromanifold.symmetry.conservation.conserved import ConservedQuantities
-from neuromanifold.symmetry.discovery.channels import Arrays, Channels, Slot
-from neuromanifold.symmetry.discovery.dependence import Dependence, null_vectors, read_hidden_axes
+from neuromanifold.symmetry.discovery.channels import Arrays, Channels, Slot, scale_slots
+from neuromanifold.symmetry.discovery.dependence import Dependence, read_hidden_axes
 from neuromanifold.symmetry.discovery.statistics import Opened, opened
 
 _INPUTS = 4
@@ -77,11 +77,8 @@ class Balance(Result):
         return rows
 
     def acted(self, leaves: Sequence[np.ndarray], logs: np.ndarray) -> Arrays:
-        """The parameters with channel i scaled by t = exp(logs[i])."""
-        found = list(leaves)
-        for slot, a in zip(self.channels.slots, self.exponents, strict=True):
-            slot.put(found, slot.slices(found) * np.exp(a * logs)[:, None])
-        return found
+        """Return the parameters with channel i scaled by t = exp(logs[i])."""
+        return scale_slots(leaves, self.channels.slots, np.exp(np.outer(self.exponents, logs)))
 
     def values(self, leaves: Sequence[np.ndarray]) -> np.ndarray:
         """The quantity of each channel."""
@@ -137,7 +134,7 @@ class Scalings(Result):
         )
 
 
-def channel_scalings(f: Model, params: Any, x: Any, *, key: Any = None) -> Scalings:
+def channel_scalings(f: Model, params: Params, x: Samples, *, key: Any = None) -> Scalings:
     """Scalings of single channels under which f does not change: of convolutions, residual streams,
     gated units, any graph.
 
@@ -165,13 +162,10 @@ def channel_scalings(f: Model, params: Any, x: Any, *, key: Any = None) -> Scali
 
 def _balances(axes: Sequence[Dependence], network: Opened) -> Iterator[Balance]:
     for axis in axes:
-        slots = axis.channels.slots
-        fixed = np.eye(len(slots))[[s.leaf >= network.count for s in slots]]
-        null = null_vectors(np.concatenate([axis.scalings, fixed]))
-        own = [k for k, s in enumerate(slots) if s.leaf < network.count]
+        slots, (own, null) = axis.channels.slots, axis.own_scalings(network.count)
         channels = replace(axis.channels, slots=tuple(slots[k] for k in own))
         leaves = tuple(network.names[slots[k].leaf] for k in own)
-        for row in _canonical(null[:, own]):
+        for row in _canonical(null):
             yield Balance(channels, leaves, _exponents(row, channels))
 
 

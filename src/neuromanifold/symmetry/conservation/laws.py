@@ -15,7 +15,7 @@ from neuromanifold.numerics.rank import SMALLEST_GAP
 from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import indefinite
 from neuromanifold.symmetry.discovery.numerical_null_space import spectral_gap
-from neuromanifold.symmetry.groups.base import LieGroup
+from neuromanifold.symmetry.groups.base import LieGroup, flatten
 from neuromanifold.symmetry.groups.flow import FlowGroup
 from neuromanifold.symmetry.groups.hadamard import HadamardGroup
 from neuromanifold.symmetry.groups.product import NetworkGroup
@@ -162,12 +162,12 @@ class ConservationLaws(Result):
                 "form of θ."
             )
         if is_traced((params, velocity)):
-            return jnp.exp(friction * time) * (self.skew.generators(params) @ _flat(velocity))
+            return jnp.exp(friction * time) * (self.skew.generators(params) @ flatten(velocity))
         follow = follower(params, velocity)
         with arithmetic():
             theta, speed = promote((params, velocity), np.float64)
             found = np.exp(friction * time) * (
-                np.asarray(self.skew.generators(theta)) @ np.asarray(_flat(speed))
+                np.asarray(self.skew.generators(theta)) @ np.asarray(flatten(speed))
             )
         return follow(found)
 
@@ -190,7 +190,7 @@ def conservation_laws(group: Any) -> ConservationLaws:
     fields, rng = AffineFields.of(group), np.random.default_rng(0)
     with arithmetic():
         points = [fields.draw(rng) for _ in range(int(np.ceil(np.sqrt(2 * fields.dimension))) + 4)]
-        flat = np.array([np.asarray(_flat(point)) for point in points])
+        flat = np.array([np.asarray(flatten(point)) for point in points])
         images = [to_host(fields.linear_images(point)) for point in points]
         linear = np.stack(
             [image @ flat.T for image in images], axis=1
@@ -266,13 +266,9 @@ def _independent(fields: AffineFields, points: list[Any]) -> tuple[AffineFields,
     ), gap
 
 
-def _flat(tree: Any) -> Any:
-    return jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(tree)])
-
-
 def _quadratic(fields: AffineFields, params: Any) -> Any:
     """½⟨θ, V(θ)⟩ + ½⟨θ, V(0)⟩."""
     whole, constant = (
         fields.generators(at) for at in (params, jax.tree.map(jnp.zeros_like, params))
     )
-    return (whole + constant) @ _flat(params) / 2
+    return (whole + constant) @ flatten(params) / 2

@@ -11,7 +11,7 @@ import numpy as np
 import optax
 
 from neuromanifold.graph.reading import called, evaluated
-from neuromanifold.models.arguments import check_target, checked
+from neuromanifold.models.arguments import Params, Samples, Targets, check_target, checked
 from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.numerics.precision import arithmetic, follower, promote, to_host
 from neuromanifold.numerics.results import Array, Result, follows
@@ -72,9 +72,9 @@ class Teleportation(Result):
 @follows
 def teleport(
     net: Any,
-    params: Any,
-    x: Any,
-    y: Any,
+    params: Params,
+    x: Samples,
+    y: Targets,
     *,
     loss: Loss = mse,
     group: Group | None = None,

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from neuromanifold.models.arguments import Samples, Targets
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.symmetry.conservation.teleport import Search, check_options, search_orbit
 from neuromanifold.symmetry.groups.base import LieGroup
@@ -23,8 +24,8 @@ class TeleportState(NamedTuple):
 def teleporting(
     optimizer: optax.GradientTransformation,
     net: Any,
-    x: Any,
-    y: Any,
+    x: Samples,
+    y: Targets,
     *,
     loss: Loss = mse,
     at: Sequence[int] = (0,),

@@ -76,6 +76,14 @@ class Slot:
         return np.moveaxis(split, 1, 0)
 
 
+def scale_slots(arrays: Sequence[np.ndarray], slots: Sequence[Slot], factors: np.ndarray) -> Arrays:
+    """Return the arrays with channel i of slot s multiplied by `factors[s, i]`."""
+    found = list(arrays)
+    for slot, row in zip(slots, factors, strict=True):
+        slot.put(found, slot.slices(found) * row[:, None])
+    return found
+
+
 @dataclass(frozen=True)
 class Channels:
     """One hidden axis: its name (the first leaf that writes it), its atom, how many channels, and

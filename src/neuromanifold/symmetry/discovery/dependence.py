@@ -119,6 +119,16 @@ class Dependence:
         """All conditions on the exponents of scalings that leave the network unchanged."""
         return np.concatenate([self.degrees, *(self._paired(e) for e in self.exits)])
 
+    def own_scalings(self, count: int) -> tuple[list[int], np.ndarray]:
+        """Return which slots belong to the first `count` leaves, the parameters, and a basis of the
+        exponents of scalings that leave the other leaves, the statistics, as they are.
+        """
+        leaves = np.array([slot.leaf for slot in self.channels.slots])
+        fixed = np.eye(len(leaves))[leaves >= count]
+        null = null_vectors(np.concatenate([self.scalings, fixed]))
+        own = np.flatnonzero(leaves < count).tolist()
+        return own, null[:, own]
+
     @property
     def flips(self) -> np.ndarray:
         """All conditions, modulo 2, on changes of sign that leave the network unchanged."""
@@ -174,13 +184,7 @@ def hidden_axes(
     `neutral` are leaves that have one number at every channel, which they keep.
     """
     count = len(names)
-    outside = {
-        place.atom
-        for axes in (*labels.inputs[count:], *labels.outputs)
-        for axis in axes
-        for place in labels.places(axis)
-    }
-    order = {}
+    outside, order = labels.outside(count), {}
     for at, node in enumerate(program.nodes):
         for i in node.inputs:
             order.setdefault(i, at)

@@ -12,7 +12,7 @@ from neuromanifold.graph import programs
 from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.graph.residues import Residues
 from neuromanifold.graph.walk import walk
-from neuromanifold.models.arguments import Model, check_model, check_rows
+from neuromanifold.models.arguments import Model, Params, Samples, check_model, check_rows
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.drawing import axes_of, bar, card, colours_of, plot_bar, table_of
 from neuromanifold.numerics.elimination import modular_rank
@@ -156,8 +156,8 @@ class Discovery(Result):
 
 def discover(
     f: Model,
-    params: Any,
-    x: Any,
+    params: Params,
+    x: Samples,
     *,
     key: Any,
     batch: bool = False,

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import jax
 import numpy as np
 
 from neuromanifold.graph.axes import Axes
+from neuromanifold.graph.selection import leaf_names
 from neuromanifold.numerics.results import Result
 from neuromanifold.symmetry.discovery.ansatz import Ansatz, Term
 from neuromanifold.symmetry.discovery.conditions import NetworkSampler
@@ -259,12 +259,6 @@ def _joined(groups: Iterator[NamedGroup]) -> list[NamedGroup]:
         gap = min(each.gap for each in parts)
         joined.append(NamedGroup(kind, name, group, sum(each.adds for each in parts), gap))
     return joined
-
-
-def leaf_names(params: Any) -> tuple[str, ...]:
-    """The paths of the leaves."""
-    paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(params)]
-    return tuple(jax.tree_util.keystr(path, simple=True, separator=".") for path in paths)
 
 
 def echelon(rows: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from neuromanifold.graph.graph import Graph, trace
+from neuromanifold.graph.selection import leaf_names
 from neuromanifold.models.adapters.model import AdaptedModel
 from neuromanifold.models.arguments import Model
 from neuromanifold.numerics.precision import full_products, is_floating
@@ -46,8 +47,7 @@ class WithStatistics:
     def names(self) -> tuple[str, ...]:
         """The paths of the statistics."""
         state = self.f.state if isinstance(self.f, AdaptedModel) else ()
-        paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(state)]
-        found = [jax.tree_util.keystr(path, simple=True, separator=".") for path in paths]
+        found = leaf_names(state)
         return tuple(found[k].removeprefix(_PREFIX) for k in self._chosen)
 
     @property
@@ -103,9 +103,7 @@ class Opened:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The names of all leaves."""
-        paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(self.params)]
-        own = [jax.tree_util.keystr(path, simple=True, separator=".") for path in paths]
-        return (*own, *self.model.names)
+        return (*leaf_names(self.params), *self.model.names)
 
     def tree(self, leaves: Any) -> Any:
         """(params, statistics) of these leaves."""

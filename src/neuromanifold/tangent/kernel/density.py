@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.graph.selection import Selection, select
-from neuromanifold.models.arguments import Model, checked, output_size
+from neuromanifold.models.arguments import Model, Params, Samples, checked, output_size
 from neuromanifold.models.function import flat_outputs
 from neuromanifold.numerics import krylov
 from neuromanifold.numerics.precision import boundary, widest
@@ -168,8 +168,8 @@ class SpectralDensity(Result):
 
 def spectral_density(
     f: Model,
-    params: Any,
-    x: Any,
+    params: Params,
+    x: Samples,
     *,
     largest: int = 16,
     probes: int = 8,

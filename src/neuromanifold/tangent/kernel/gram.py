@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.graph.selection import select
-from neuromanifold.models.arguments import Model, check_rows, checked, output_size
+from neuromanifold.models.arguments import Model, Params, Samples, check_rows, checked, output_size
 from neuromanifold.numerics import krylov
 from neuromanifold.numerics.precision import (
     arithmetic,
@@ -435,8 +435,8 @@ class _Task:
 
 def gram(
     f: Model,
-    params: Any,
-    x: Any,
+    params: Params,
+    x: Samples,
     *,
     store: str | Path,
     tile: int | None = None,

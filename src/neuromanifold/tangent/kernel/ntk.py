@@ -9,7 +9,15 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.graph.selection import Selection, by_leaf, select
-from neuromanifold.models.arguments import Model, check_model, check_rows, checked, output_size
+from neuromanifold.models.arguments import (
+    Model,
+    Params,
+    Samples,
+    check_model,
+    check_rows,
+    checked,
+    output_size,
+)
 from neuromanifold.models.function import flat_outputs
 from neuromanifold.numerics.precision import (
     boundary,
@@ -33,9 +41,9 @@ from neuromanifold.tangent.kernel.tiles import Tiles, assembled
 
 def ntk(
     f: Model,
-    params: Any,
-    x1: Any,
-    x2: Any = None,
+    params: Params,
+    x1: Samples,
+    x2: Samples | None = None,
     *,
     trace: bool = False,
     diagonal: bool = False,
@@ -182,7 +190,7 @@ def _theirs(sizes: list[int], counts: list[int]) -> np.ndarray:
 
 
 def balancing_weights(
-    models: tuple[Model, ...], params: Any, samples: tuple[Any, ...]
+    models: tuple[Model, ...], params: Params, samples: tuple[Any, ...]
 ) -> Float[Any, " terms"]:
     """Return weights that let every term of a loss fall at one rate: w_i = Tr Θ / Tr Θ_ii.
 
@@ -280,7 +288,9 @@ def _push_pull(f: Model, params: Any, x1: Any, x2: Any, cotangent: Any, chosen: 
     return jax.jvp(lambda p: flat_outputs(f, rebuild(p), x1), (mine,), (direction,))[1]
 
 
-def empirical_nngp(f: Model, params: Any, x1: Any, x2: Any = None) -> Float[Any, "n1 n2"]:
+def empirical_nngp(
+    f: Model, params: Params, x1: Samples, x2: Samples | None = None
+) -> Float[Any, "n1 n2"]:
     """The mean over the o outputs of f_a(x1_i) f_a(x2_j): one network's estimate of `nm.nngp`, off
     by a relative 1/√o and 1/√width.
 

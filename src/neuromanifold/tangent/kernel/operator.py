@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import lineax as lx
 
-from neuromanifold.models.arguments import Model, checked, output_size
+from neuromanifold.models.arguments import Model, Params, Samples, checked, output_size
 from neuromanifold.models.function import flat_outputs
 from neuromanifold.numerics.precision import boundary, widest
 from neuromanifold.numerics.validation import leading_axis
@@ -71,7 +71,7 @@ lx.materialise.register(
 lx.diagonal.register(NTKOperator, lambda operator: operator.as_matrix().diagonal())
 
 
-def ntk_operator(f: Model, params: Any, x: Any) -> NTKOperator:
+def ntk_operator(f: Model, params: Params, x: Samples) -> NTKOperator:
     """Θ = J Jᵀ on ℝ^{n·o} as a `lineax` operator: `ntk_operator(f, params, x).mv(v)`.
 
     >>> operator = nm.ntk_operator(lambda params, x: params * x, 2.0, np.array([[1.0], [3.0]]))

@@ -12,7 +12,7 @@ from typing import Any
 from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.graph.selection import Selection, select
 from neuromanifold.graph.uses import Entering, Leaf, Use, entering, leaves, looked_up
-from neuromanifold.models.arguments import Model, Signature
+from neuromanifold.models.arguments import Model, Params, Samples, Signature
 from neuromanifold.numerics.results import Shown
 from neuromanifold.numerics.validation import sample_arrays
 from neuromanifold.runtime.devices import devices
@@ -82,7 +82,9 @@ class Plan(Shown):
         return "\n".join(f"{name:<{width}}  {way}" for name, way in rows)
 
 
-def kernel_plan(f: Model, params: Any, x: Any, *, trace: bool = False, wrt: Any = None) -> Plan:
+def kernel_plan(
+    f: Model, params: Params, x: Samples, *, trace: bool = False, wrt: Any = None
+) -> Plan:
     """By which way each parameter's part of `nm.ntk` is computed at these shapes; printed, a line
     for each use. A bias goes with its product.
 

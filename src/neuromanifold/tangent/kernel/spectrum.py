@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.graph.selection import select
-from neuromanifold.models.arguments import Model, checked, output_size
+from neuromanifold.models.arguments import Model, Params, Samples, checked, output_size
 from neuromanifold.numerics.drawing import Curve, axes_of, card, chart
 from neuromanifold.numerics.lanczos import Product, largest_eigenpairs
 from neuromanifold.numerics.precision import boundary
@@ -154,8 +154,8 @@ class Spectrum(Result):
 @follows
 def spectrum(
     f: Model,
-    params: Any,
-    x: Any,
+    params: Params,
+    x: Samples,
     *,
     k: int | None = None,
     vectors: bool = False,

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.graph.reading import called
-from neuromanifold.models.arguments import Model, check_target, checked
+from neuromanifold.models.arguments import Model, Params, Samples, Targets, check_target, checked
 from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.numerics.compiling import compiled
 from neuromanifold.numerics.lanczos import Product, largest_eigenpairs
@@ -17,7 +17,9 @@ from neuromanifold.tangent.kernel.ntk import ntk
 from neuromanifold.tangent.kernel.operator import kernel_product
 
 
-def alignment(f: Model, params: Any, x: Any, y: Any, *, loss: Loss = mse, lr: float = 1.0) -> Any:
+def alignment(
+    f: Model, params: Params, x: Samples, y: Targets, *, loss: Loss = mse, lr: float = 1.0
+) -> Any:
     """The modified alignment  A = gᵀΘg / ‖g‖²,  Θ = lr·JJᵀ,  g = ∂loss/∂f(X).   [teleport, Eq. 28]
 
     A does not depend on the scale of g, so any normalisation of the loss gives the same number. One
@@ -49,9 +51,9 @@ def _squared_norm(tree: Any) -> Any:
 
 def kernel_alignment(
     f: Model,
-    params: Any,
-    x: Any,
-    y: Any,
+    params: Params,
+    x: Samples,
+    y: Targets,
     *,
     norm: str = "spectral",
     memory: int | str | None = None,

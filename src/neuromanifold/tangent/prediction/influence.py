@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.graph.reading import called
-from neuromanifold.models.arguments import Model, check_target, checked
+from neuromanifold.models.arguments import Model, Params, Samples, Targets, check_target, checked
 from neuromanifold.models.function import flat_outputs
 from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.numerics.compiling import compiled
@@ -72,10 +72,10 @@ class Influence(Result):
 @follows
 def influence(
     f: Model,
-    params: Any,
-    x: Any,
-    y: Any,
-    other: Any,
+    params: Params,
+    x: Samples,
+    y: Targets,
+    other: Samples,
     *,
     loss: Loss = mse,
     ridge: float = 0.0,

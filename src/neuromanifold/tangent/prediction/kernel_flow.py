@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.graph.reading import called
-from neuromanifold.models.arguments import Model, check_target, checked
+from neuromanifold.models.arguments import Model, Params, Samples, Targets, check_target, checked
 from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.numerics.results import Array, Result, follows
@@ -242,12 +242,12 @@ def _solve(
 @follows
 def kernel_flow(
     f: Model,
-    params: Any,
-    x: Any,
-    y: Any,
+    params: Params,
+    x: Samples,
+    y: Targets,
     *,
     loss: Loss = mse,
-    other: Any = None,
+    other: Samples | None = None,
     ridge: float = 0.0,
     friction: float | None = None,
     kernel: Callable[..., Any] | None = None,

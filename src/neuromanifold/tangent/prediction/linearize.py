@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from neuromanifold.graph.reading import called
-from neuromanifold.models.arguments import Model
+from neuromanifold.models.arguments import Model, Params
 from neuromanifold.models.function import FunctionModel
 from neuromanifold.numerics.precision import boundary, full_products, is_traced, promote, widest
 from neuromanifold.numerics.validation import check_params, indefinite
@@ -19,7 +19,7 @@ _HIGHEST = 16
 """Derivatives are JVPs of JVPs: 2¹⁶ evaluations of f for the last one."""
 
 
-def linearize(f: Any, params: Any, *, order: int = 1) -> FunctionModel:
+def linearize(f: Any, params: Params, *, order: int = 1) -> FunctionModel:
     """The first-order model  f_lin(θ, x) = f(θ₀, x) + J(x)(θ − θ₀), or the Taylor polynomial of
     higher `order`.   [teleport, Eq. 6]
 

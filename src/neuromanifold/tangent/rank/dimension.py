@@ -15,7 +15,7 @@ from jax.flatten_util import ravel_pytree
 
 from neuromanifold.graph.graph import trace
 from neuromanifold.graph.selection import Selection, by_leaf, select
-from neuromanifold.models.arguments import Model, checked, output_size
+from neuromanifold.models.arguments import Model, Params, Samples, checked, output_size
 from neuromanifold.models.function import flat_outputs
 from neuromanifold.numerics.precision import boundary, is_floating, is_traced, promote
 from neuromanifold.numerics.rank import Rank, error_of_svd, rank_from_spectrum
@@ -37,8 +37,8 @@ class UntrustworthyRank(UserWarning):
 @follows
 def functional_dimension(
     f: Model,
-    params: Any,
-    x: Any,
+    params: Params,
+    x: Samples,
     *,
     exact: bool = False,
     wrt: Any = None,
@@ -170,7 +170,7 @@ def _move(leaf: Any, rng: np.random.Generator) -> Any:
 
 
 @follows
-def single_precision_rank(f: Model, params: Any, x: Any) -> Rank:
+def single_precision_rank(f: Model, params: Params, x: Samples) -> Rank:
     """The rank that float32 reports, as published experiments computed it.   [complexity, Sec. 5]
 
     Singular values of the float32 Jacobian above max(n·o, D)·σ_max·1.19e-7

@@ -8,12 +8,12 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.graph.selection import Selection, select
-from neuromanifold.models.arguments import Model, checked
+from neuromanifold.models.arguments import Model, Params, Samples, checked
 from neuromanifold.models.function import flat_outputs
 from neuromanifold.numerics.precision import boundary
 
 
-def jacobian(f: Model, params: Any, x: Any, *, wrt: Any = None) -> Float[Any, "rows D"]:
+def jacobian(f: Model, params: Params, x: Samples, *, wrt: Any = None) -> Float[Any, "rows D"]:
     """The differential of θ ↦ f_θ(X) as a matrix (n·o, D), sample-major, in the widest dtype
     passed.
 

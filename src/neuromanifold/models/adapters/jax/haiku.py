@@ -7,12 +7,13 @@ from typing import Any
 import jax
 
 from neuromanifold.models.adapters.model import AdaptedModel, arguments, follow
+from neuromanifold.models.arguments import Params
 from neuromanifold.numerics.validation import indefinite
 from neuromanifold.runtime.packages import need
 
 
 def from_haiku(
-    transformed: Any, params: Any, state: Any = None, *, kwargs: Mapping[str, Any] | None = None
+    transformed: Any, params: Params, state: Any = None, *, kwargs: Mapping[str, Any] | None = None
 ) -> tuple[AdaptedModel, Any]:
     """`(f, params)` of what `hk.transform` or `hk.transform_with_state` returned, with the values
     its `init` gave.

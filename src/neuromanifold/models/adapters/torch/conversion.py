@@ -37,6 +37,8 @@ from neuromanifold.models.adapters.torch.tensors import (
     to_numpy,
     to_tensor,
 )
+from neuromanifold.models.arguments import Params
+from neuromanifold.numerics.compiling import run_once
 from neuromanifold.numerics.precision import arithmetic, is_floating, promote
 from neuromanifold.numerics.validation import indefinite
 from neuromanifold.runtime.packages import need
@@ -52,6 +54,7 @@ def from_torch(
     kwargs: Mapping[str, Any] | None = None,
     output: Callable[[Any], Any] | None = None,
     statistics: bool = False,
+    whole: bool = False,
 ) -> tuple[AdaptedModel, dict[str, np.ndarray]]:
     """`(f, params)` of a PyTorch module: `f(params, x)` computes what the module does, in JAX.
 
@@ -59,6 +62,9 @@ def from_torch(
     of its keyword arguments, every array with the sample axis first. `x` has the same form, with
     any number of samples. `kwargs` are further arguments that stay fixed (`{"use_cache": False}`).
     `output` picks what is meant from the module's output.
+
+    With `whole=True` the example is one input, whose first axis counts no samples (the nodes of a
+    graph): f takes a stack of such inputs, `x[None]` for one, and maps each as a whole.
 
     `params` is a dictionary with the module's own names; weights that share memory appear once.
     Buffers are constants, and so are parameters with `requires_grad=False`; with `statistics=True` the running means and variances of batch
@@ -72,10 +78,10 @@ def from_torch(
     own, tied = own_parameters(module)
     params = {name: to_numpy(parameter) for name, parameter in own.items()}
     with as_written():
-        flat, leaves, takes = _flat(module, example, dict(kwargs or {}), output, torch)
+        flat, leaves, takes = _flat(module, example, dict(kwargs or {}), output, whole, torch)
         twin = _copied(flat).requires_grad_(True)
         gives = _form_of_output(twin, leaves)
-        exported = export(flat, leaves)
+        exported = export(flat, [leaf[:1] for leaf in leaves] if whole else leaves)
         program = program_of(exported, tied, _PREFIX)
         for node in unknown_operations(program):
             raise Untranslatable(unknown(node))
@@ -97,7 +103,7 @@ def from_torch(
         runner = ProgramModel(program, takes, gives)
         constants = {name: constants[name] for name in dict.fromkeys(program.constants.values())}
     return AdaptedModel(
-        runner, constants, f"{type(module).__name__} from PyTorch", evidence
+        runner, constants, f"{type(module).__name__} from PyTorch", evidence, separate=True
     ), params
 
 
@@ -151,6 +157,7 @@ def _flat(
     example: Any,
     kwargs: dict[str, Any],
     output: Callable[[Any], Any] | None,
+    whole: bool,
     torch: Any,
 ) -> tuple[Any, list[Any], Any]:
     """The module with tensors in and a tuple of tensors out, three samples of the example, and
@@ -163,8 +170,9 @@ def _flat(
         takes = numbered(example, lambda leaf: hasattr(leaf, "shape"), leaves, "`example`")
     except TypeError as error:
         raise TypeError(f"{error}; pass tensors, and put what stays fixed into `kwargs`.") from None
-    samples = _three_samples([to_tensor(leaf, dtype, device) for leaf in leaves])
-    return _flat_class(torch)(module, takes, kwargs, output), samples, takes
+    given = [to_tensor(leaf, dtype, device) for leaf in leaves]
+    samples = _three_samples([leaf[None] for leaf in given] if whole else given)
+    return _flat_class(torch)(module, takes, kwargs, output, whole), samples, takes
 
 
 def _three_samples(leaves: list[Any]) -> list[Any]:
@@ -179,12 +187,23 @@ def _three_samples(leaves: list[Any]) -> list[Any]:
 
 def _flat_class(torch: Any) -> type:
     class Flat(torch.nn.Module):
-        def __init__(self, module: Any, takes: Any, kwargs: dict[str, Any], output: Any):
+        def __init__(self, module: Any, takes: Any, kwargs: Any, output: Any, whole: bool):
             super().__init__()
             self.module, self.takes, self.kwargs, self.output = module, takes, kwargs, output
-            self.training = module.training
+            self.training, self.whole = module.training, whole
 
         def structured(self, *leaves: Any) -> Any:
+            if not self.whole:
+                return self.one(*leaves)
+            each: list[list[Any]] = []
+            gives = None
+            for i in range(len(leaves[0])):
+                y, found = self.one(*(leaf[i] for leaf in leaves)), []
+                gives = numbered(y, torch.is_tensor, found, "the output of `module`")
+                each.append(found)
+            return filled(gives, [torch.stack(parts) for parts in zip(*each, strict=True)])
+
+        def one(self, *leaves: Any) -> Any:
             args, named = arguments(filled(self.takes, leaves))
             y = self.module(*args, **named, **self.kwargs)
             return y if self.output is None else self.output(y)
@@ -214,7 +233,8 @@ def _form_of_output(twin: Any, leaves: list[Any]) -> Any:
         raise ValueError(
             f"`module` does not run on `example`, three samples of shape {shapes} in {kinds} "
             f"({type(error).__name__}: {said}); "
-            "pass one batch of its input, samples first, in its shape and dtype."
+            "pass one batch of its input, samples first, in its shape and dtype, or one input with "
+            "`whole=True` where its first axis counts no samples."
         ) from None
     found: list[Any] = []
     try:
@@ -234,7 +254,7 @@ def _form_of_output(twin: Any, leaves: list[Any]) -> Any:
     return gives
 
 
-def to_torch(module: Any, params: Any, *, resize: bool = False) -> Any:
+def to_torch(module: Any, params: Params, *, resize: bool = False) -> Any:
     """A copy of the module with these parameters, named as `from_torch` names them.
 
     Devices, dtypes and shared weights stay as they are in `module`, which is not touched; values
@@ -457,7 +477,7 @@ def _called(module: Any, dtype: str, own: str, x: Arrays) -> tuple[Any, ...]:
     device = next(module.parameters()).device
     tensors = [torch.from_numpy(a).to(device) for a in x]
     tensors = [t.to(getattr(torch, dtype)) if t.is_floating_point() else t for t in tensors]
-    with _widened(own) if dtype != own else contextlib.nullcontext():
+    with _widened(own) if dtype == "float64" else contextlib.nullcontext():
         return module(*tensors)
 
 
@@ -470,7 +490,9 @@ def _widened(own: str) -> Generator[None]:
 
     narrow = getattr(torch, own)
     wide = {
-        t for t in (torch.bfloat16, torch.float16, torch.float32) if t.itemsize >= narrow.itemsize
+        t
+        for t in (torch.bfloat16, torch.float16, torch.float32)
+        if t.itemsize >= min(narrow.itemsize, 4)
     }
     norms = (torch.rms_norm, torch.nn.functional.rms_norm)
 
@@ -524,9 +546,11 @@ def _backwards(
 def _forwards(
     runner: ProgramModel, params: Any, constants: Any, x: Arrays, direction: Any, dtype: str
 ) -> tuple[Arrays, Arrays, Arrays]:
-    """(f at three samples, f at two, J u at two) by JAX's forward mode, compiled once."""
+    """(f at three samples, f at two, J u at two) by JAX's forward mode, compiled once and run once:
+    quickly compiled, since it is quickly run.
+    """
 
-    @jax.jit
+    @run_once
     def evaluate(theta: Any, u: Any, constants: Any, x: list[Any]) -> tuple[Any, Any, Any]:
         small, tangents = jax.jvp(
             lambda theta: runner.outputs(theta, constants, [a[1:] for a in x]), (theta,), (u,)
@@ -546,7 +570,8 @@ def _check_rows(large: Arrays, small: Arrays, rtol: float) -> None:
                 f"`module` mixes samples: rows of its output (number {index + 1}, shape {a.shape} "
                 "for 3 samples) change with the "
                 "other rows; the first axis must count the samples (build recurrent and attention "
-                "layers with batch_first=True)."
+                "layers with batch_first=True), or pass `whole=True`, where x is one input as a "
+                "whole."
             )
 
 

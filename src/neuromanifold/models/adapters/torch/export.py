@@ -38,18 +38,18 @@ _DEVICES = ("cpu", "cuda", "mps", "xpu")
 
 def export(flat: Any, leaves: list[Any]) -> Any:
     """`torch.export` of a module that takes tensors and gives a tuple of tensors, the first axis of
-    each of any length.
+    each of any length (of leaves with one sample, of that length).
 
     A module on an accelerator is exported from a copy on the host: there its graph does not depend
     on how kernels divide a batch (PyTorch's batch normalisation takes another one on a GPU beyond
     65,535 samples).
     """
-    torch = need("torch")
+    torch, many = need("torch"), len(leaves[0]) > 1
 
     def attempt(module: Any, given: list[Any]) -> Any:
-        free = (tuple({0: torch.export.Dim("samples")} for _ in given),)
+        free = (tuple({0: torch.export.Dim("samples")} for _ in given),) if many else None
         exported = torch.export.export(module, tuple(given), dynamic_shapes=free, strict=False)
-        return _decomposed(exported.run_decompositions({}), torch)
+        return exported.run_decompositions(_parts(torch))
 
     with quiet():
         if any(tensor.device.type != "cpu" for tensor in (*flat.parameters(), *flat.buffers())):
@@ -57,13 +57,18 @@ def export(flat: Any, leaves: list[Any]) -> Any:
                 Exception
             ):  # code that names a device of its own is exported where it is
                 return attempt(copy.deepcopy(flat).cpu(), [leaf.cpu() for leaf in leaves])
+        exported = refusal = None
         try:
-            return attempt(flat, leaves)
+            exported = attempt(flat, leaves)
         except Exception as error:
             refusal = _refusal(error, torch)
-        with contextlib.suppress(Exception):  # one that differentiates itself is recorded so
-            return recorded(flat, leaves)
-        raise ValueError(refusal)
+        if refusal or (not many and _counting(exported)):
+            # One that differentiates itself, or makes shapes of its constants, is recorded.
+            with contextlib.suppress(Exception):
+                return recorded(flat, leaves)
+        if exported is None:
+            raise ValueError(refusal)
+        return exported
 
 
 def recorded(flat: Any, leaves: list[Any]) -> Any:
@@ -71,42 +76,113 @@ def recorded(flat: Any, leaves: list[Any]) -> Any:
     `torch.autograd.grad`) among them, in the form of an exported program.
 
     Autograd detaches what it keeps for its backward pass; here that is passed on, since the whole
-    program is differentiated again.
+    program is differentiated again. Several samples stand for any number; one keeps its shapes,
+    and what depends on constants alone (which edges of a graph are loops) is computed here.
     """
-    torch = need("torch")
-    shapes, tracing = (
-        need(f"torch.fx.experimental.{name}") for name in ("symbolic_shapes", "proxy_tensor")
-    )
+    torch, many = need("torch"), len(leaves[0]) > 1
+    tracing = need("torch.fx.experimental.proxy_tensor")
+    own = {} if many else dict(flat.named_parameters())
+    guards, imitated = _any_length() if many else ([], lambda tensor, axes: tensor)
+    given = [imitated(leaf, [0]) for leaf in leaves]
+
+    def run(*arguments: Any) -> Any:
+        weights = dict(zip(own, arguments[len(given) :], strict=True))
+        return torch.func.functional_call(flat, weights, arguments[: len(given)])
+
+    def record(function: Any, arguments: list[Any], table: Mapping[Any, Any]) -> Any:
+        return tracing.make_fx(
+            function,
+            dict(table),
+            tracing_mode="symbolic" if many else "real",
+            _allow_non_fake_inputs=many,
+        )(*arguments)
+
+    found, held = _lifted(record(run if own else flat, [*given, *own.values()], {}))
+    tensors = [*own.values(), *held]
+    arguments = [*given, *(imitated(tensor.detach(), []) for tensor in tensors)]
+    plain = torch.func.functionalize(found, remove="mutations")
+    found = record(plain, arguments, _parts(torch))
+    for guard in guards:
+        for n in (2, 3, 5, 64, 1009):
+            if not bool(guard.expr.subs(dict.fromkeys(guard.expr.free_symbols, n))):
+                raise ValueError(_VIOLATED)
+    if not many:
+        tensors += _folded(found.graph, held)
+    return _as_exported(found.graph, tensors, flat)
+
+
+def _any_length() -> tuple[Any, Any]:
+    """The guards that will be collected, and a function that gives a tensor's imitation without
+    values, these axes of it of any length.
+    """
+    shapes = need("torch.fx.experimental.symbolic_shapes")
     environment = shapes.ShapeEnv(duck_shape=False)
     mode = need("torch._subclasses").FakeTensorMode(
         shape_env=environment, allow_non_fake_inputs=True, allow_fallback_kernels=False
     )
-    any_length, fixed = shapes.DimDynamic.DYNAMIC, shapes.DimDynamic.STATIC
-    given = [
-        mode.from_tensor(
-            leaf,
-            symbolic_context=shapes.StatelessSymbolicContext(
-                dynamic_sizes=[any_length, *[fixed] * (leaf.ndim - 1)]
-            ),
-        )
-        for leaf in leaves
-    ]
+    free, fixed = shapes.DimDynamic.DYNAMIC, shapes.DimDynamic.STATIC
 
-    def record(function: Any, arguments: list[Any], table: Mapping[Any, Any]) -> Any:
-        return tracing.make_fx(
-            function, dict(table), tracing_mode="symbolic", _allow_non_fake_inputs=True
-        )(*arguments)
+    def imitated(tensor: Any, axes: list[int]) -> Any:
+        kinds = [free if axis in axes else fixed for axis in range(tensor.ndim)]
+        context = shapes.StatelessSymbolicContext(dynamic_sizes=kinds)
+        return mode.from_tensor(tensor, symbolic_context=context)
 
-    found, tensors = _lifted(record(flat, given, {}))
-    arguments = [*given, *(mode.from_tensor(t.detach(), static_shapes=True) for t in tensors)]
-    plain = torch.func.functionalize(found, remove="mutations")
-    chosen = _known_parts(record(plain, arguments, {}).graph, torch)
-    found = record(plain, arguments, chosen)
-    for guard in environment.guards:
-        for n in (2, 3, 5, 64, 1009):
-            if not bool(guard.expr.subs(dict.fromkeys(guard.expr.free_symbols, n))):
-                raise ValueError(_VIOLATED)
-    return _as_exported(found.graph, tensors, flat)
+    return environment.guards, imitated
+
+
+def _folded(graph: Any, held: list[Any]) -> list[Any]:
+    """Computes what depends on the last inputs alone, whose values are `held`; gives the results,
+    which become further inputs. Numbers with rounding stay in the program where their shape allows.
+    """
+    torch, found = need("torch"), []
+    places = [node for node in graph.nodes if node.op == "placeholder"]
+    values = dict(zip(places[len(places) - len(held) :], held, strict=True))
+    for node in graph.nodes:
+        known = node.op == "call_function" and all(i in values for i in node.all_input_nodes)
+        if known and torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
+            args, kwargs = (
+                torch.fx.node.map_arg(part, values.__getitem__) for part in (node.args, node.kwargs)
+            )
+            values[node] = node.target(*args, **kwargs)
+
+    def given(value: Any) -> Any:
+        with graph.inserting_after(places[-1]):
+            places.append(graph.placeholder(f"folded_{len(found)}"))
+        places[-1].meta["val"] = value
+        found.append(value)
+        return places[-1]
+
+    for node in list(graph.nodes):
+        if target_name(node.target) in ("aten.index.Tensor", "aten.index_put.default"):
+            node.args = (node.args[0], _without_masks(node.args[1], values, given), *node.args[2:])
+    for node, value in values.items():
+        if node not in places and torch.is_tensor(value) and not value.is_floating_point():
+            node.replace_all_uses_with(given(value))
+    graph.eliminate_dead_code()
+    if read := next(filter(_by_values, graph.nodes), None):
+        raise ValueError(f"{read} has a shape that depends on the values of inputs")
+    return found
+
+
+def _without_masks(indices: Any, values: Mapping[Any, Any], given: Any) -> list[Any]:
+    """Indices with the places that known masks pick in the place of these."""
+    found: list[Any] = []
+    for index in indices:
+        value = values.get(index)
+        if value is not None and value.dtype == need("torch").bool:
+            found += map(given, value.nonzero(as_tuple=True))
+        else:
+            found.append(index)
+    return found
+
+
+_READS = ("nonzero", "masked_select", "_local_scalar_dense", "unique", "_unique2", "bincount")
+
+
+def _by_values(node: Any) -> bool:
+    """Whether an operation of a recorded graph has a result whose shape depends on values."""
+    name = _masked(node) if node.op == "call_function" else ""
+    return name.startswith("masked.") or name.split(".")[1:2] in [[read] for read in _READS]
 
 
 def _lifted(found: Any) -> tuple[Any, list[Any]]:
@@ -209,21 +285,10 @@ def write_graph(path: Path, module: Any, given: Given) -> Path:
         return write_atomically(path, lambda place: need("torch").export.save(exported, str(place)))
 
 
-def _decomposed(exported: Any, torch: Any) -> Any:
-    """Operations that the table lacks, taken apart where PyTorch knows how."""
-    chosen = _known_parts(exported.graph, torch)
-    return exported.run_decompositions(chosen) if chosen else exported
-
-
-def _known_parts(graph: Any, torch: Any) -> dict[Any, Any]:
-    """How PyTorch takes the operations of a graph apart that the table lacks."""
+def _parts(torch: Any) -> dict[Any, Any]:
+    """How PyTorch takes apart the operations that the table lacks."""
     known = torch.export.default_decompositions()
-    used = {node.target for node in graph.nodes if node.op == "call_function"}
-    return {
-        target: known[target]
-        for target in used
-        if target_name(target) not in OPERATIONS and target in known
-    }
+    return {target: known[target] for target in known if target_name(target) not in OPERATIONS}
 
 
 @contextlib.contextmanager
@@ -363,6 +428,17 @@ _WRITES = frozenset(f"aten.{name}.default" for name in ("index_put", "index_add"
 
 def _refuse_counted(exported: Any, prefix: str) -> None:
     """Refuse what depends on how many entries a mask picks: they may only be written back."""
+    if node := _counting(exported):
+        place = "its output" if node.op == "output" else _where(node, prefix)
+        raise Untranslatable(
+            f"`module` computes with the entries that a mask picks at {place}, another number "
+            "of them for other values; write them back by the mask, or use torch.where (edges of "
+            "a fixed graph go into `kwargs`, with `whole=True`)."
+        )
+
+
+def _counting(exported: Any) -> Any:
+    """The first operation that depends on how many entries a mask picks, if any."""
     counts = need("torch.fx.experimental.symbolic_shapes").free_unbacked_symbols
     tensors = need("torch").Tensor
 
@@ -376,11 +452,8 @@ def _refuse_counted(exported: Any, prefix: str) -> None:
             continue
         made = isinstance(node.meta.get("val"), tensors)
         if node.op == "output" or (made and target_name(node.target) not in _WRITES):
-            place = "its output" if node.op == "output" else _where(node, prefix)
-            raise Untranslatable(
-                f"`module` computes with the entries that a mask picks at {place}, another number "
-                "of them for other values; write them back by the mask, or use torch.where."
-            )
+            return node
+    return None
 
 
 def _masked(node: Any) -> str:

@@ -103,8 +103,8 @@ class Casting:
     """Which dtype stands for which.
 
     A floating dtype at least as wide as the program's own follows the run: a float32 module run on
-    float64 parameters computes in float64 throughout. A narrower one is a rounding the program asks
-    for, and stays.
+    float64 parameters computes in float64 throughout, and so do the steps of a float64 module that
+    name float32. Else a narrower one is a rounding the program asks for, and stays.
     """
 
     own: np.dtype
@@ -114,7 +114,7 @@ class Casting:
         dtype = np.dtype(name)
         if dtype.kind == "c":
             dtype = np.result_type(dtype, self.run)
-        elif jnp.issubdtype(dtype, jnp.floating) and dtype.itemsize >= self.own.itemsize:
+        elif jnp.issubdtype(dtype, jnp.floating) and dtype.itemsize >= min(self.own.itemsize, 4):
             dtype = self.run if self.run.itemsize >= dtype.itemsize else dtype
         return jax.dtypes.canonicalize_dtype(dtype)
 

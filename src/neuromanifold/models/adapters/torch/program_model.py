@@ -40,22 +40,22 @@ class ProgramModel:
     def __call__(self, params: Mapping[str, Any], constants: Mapping[str, Any], x: Any) -> Any:
         """f_θ(x)."""
         given = checked_leaves(self.program, self.takes, x)
-        if any(spec.shape[0] == 1 for spec in self.program.inputs):
-            single = jax.vmap(
-                lambda *sample: [
-                    y[0] for y in self.outputs(params, constants, [a[None] for a in sample])
-                ]
-            )
-            outputs = single(*given)
-        else:
-            outputs = self.outputs(params, constants, given)
-        return filled(self.gives, outputs)
+        return filled(self.gives, self.outputs(params, constants, given))
 
     def outputs(
         self, params: Any, constants: Any, given: list[Any], largest: float | int = np.inf
     ) -> list[Any]:
         """The arrays of f_θ(x) from those of x."""
         samples = given[0].shape[0]
+        if any(spec.shape[0] == 1 for spec in self.program.inputs):
+            return jax.vmap(
+                lambda *sample: [
+                    y[0]
+                    for y in self.program(
+                        params, constants, tuple(a[None] for a in sample), largest
+                    )
+                ]
+            )(*given)
         outputs = self.program(params, constants, tuple(given), largest)
         for y in outputs:
             if np.shape(y)[:1] != (samples,):

@@ -181,6 +181,15 @@ def weight_norm(v: Any, g: Any, dim: int = 0) -> Any:
     return v * (g / jnp.sqrt(jnp.sum(v * v, axis=rest, keepdims=True)))
 
 
+def grouped(x: Any, weights: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Any:
+    """x_i W_g(i): the rows of x lie group by group, and `offs` says where each group ends."""
+    if offs is None or bias is not None or (x.ndim, weights.ndim) != (2, 3):
+        raise Refusal("groups other than the rows of a matrix; use torch.matmul")
+    group = jnp.searchsorted(offs, jnp.arange(len(x)), side="right")
+    chosen = (group[:, None] == jnp.arange(len(weights))).astype(x.dtype)
+    return jnp.einsum("ni,gio,ng->no", x, weights, chosen)
+
+
 LINEAR: Table = table(
     {
         "linear.default": linear,
@@ -197,5 +206,6 @@ LINEAR: Table = table(
         "cosine_similarity.default": cosine_similarity,
         "_weight_norm.default": weight_norm,
         "_weight_norm_interface.default": lambda v, g, dim=0: (weight_norm(v, g, dim), None),
+        "_grouped_mm.default": grouped,
     }
-)
+) | {"transformers.grouped_mm_fallback.default": grouped}

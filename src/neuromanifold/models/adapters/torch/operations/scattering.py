@@ -55,22 +55,24 @@ def _scatter_extreme(
     met = _place(jnp.zeros(x.shape, bool), dim, index).set(True)
     kept = True if include_self else ~met
 
+    source = _fitting(source, index)
+
     @jax.custom_jvp
-    def extreme(x: Any, source: Any) -> Any:
+    def extreme(x: Any, source: Any, kept: Any, index: Any) -> Any:
         worst = -jnp.inf if largest else jnp.inf
         place = _place(jnp.where(kept, x, worst), dim, index)
         return place.max(source) if largest else place.min(source)
 
     @extreme.defjvp
-    def derivative(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
-        (x, source), (dx, change) = primals, tangents
-        y = extreme(x, source)
+    def derivative(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+        (x, source, kept, index), (dx, change, *_) = primals, tangents
+        y = extreme(x, source, kept, index)
         # What stood there is counted even where it is left out, as PyTorch does.
         own, theirs = x == y, source == jnp.take_along_axis(y, index, dim)
         count = _place(own.astype(y.dtype), dim, index).add(theirs)
         return y, _place(jnp.where(own & kept, dx, 0.0), dim, index).add(theirs * change) / count
 
-    return extreme(x, _fitting(source, index))
+    return extreme(x, source, jnp.asarray(kept), index)
 
 
 def unfold(x: Any, dim: int, size: int, step: int) -> Any:
