@@ -46,6 +46,9 @@ VERBS: dict[str, Callable[[Any, Any, Any, Any, Any], Any]] = {
     "graph.trace": lambda f, p, x, y, folder: nm.graph.trace(f, p, x),
     "regions.activation_patterns": lambda f, p, x, y, folder: nm.activation_patterns(f, p, x),
     "regions.dimension_bounds": lambda f, p, x, y, folder: nm.dimension_bounds(f, p, x),
+    "regions.enumerate_regions": lambda f, p, x, y, folder: nm.regions.enumerate_regions(
+        f, p, x=x, limit=8
+    ),
     "regions.fixed_neurons": lambda f, p, x, y, folder: nm.fixed_neurons(f, p, x, exact=True),
     "regions.region_bound": lambda f, p, x, y, folder: nm.regions.region_bound(f, p, x),
     "regions.sampled_regions": lambda f, p, x, y, folder: nm.sampled_regions(f, p, x),
@@ -120,6 +123,7 @@ VERBS: dict[str, Callable[[Any, Any, Any, Any, Any], Any]] = {
     ),
     "orbits.lie_closure": lambda f, p, x, y, folder: nm.lie_closure(f, p, key=KEY, inputs=x),
     "bottleneck.jacobian_rank": lambda f, p, x, y, folder: nm.bottleneck.jacobian_rank(f, p, x),
+    "bottleneck.ranks_along": lambda f, p, x, y, folder: nm.bottleneck.ranks_along(f, p, x),
     "inspection.inspect": lambda f, p, x, y, folder: nm.inspect(f, p, x, y),
 }
 

@@ -211,9 +211,8 @@ def test_a_sentence_says_what_to_do(case: str):
 
 
 def test_an_error_of_the_model_says_what_it_was_given():
-    with pytest.raises(TypeError, match="dot_general") as caught:
+    with pytest.raises(TypeError, match=r"dot_general.*x = float64\[4, 2\]"):
         nm.ntk(line, LINE, np.ones((4, 2)))
-    assert any("x = float64[4, 2]" in note for note in caught.value.__notes__)
 
 
 def test_a_named_function_takes_a_dictionary():

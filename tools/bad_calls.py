@@ -153,8 +153,11 @@ def calls() -> Iterator[tuple[str, str, str, dict[str, Any]]]:
         }
         given = {n: v for n, v in given.items() if n not in optional or n in ("x",)}
         for argument in named:
+            # As many epochs as asked for take as long as they take.
+            huge = {"10**12"} if argument in ("epochs", "steps", "starts", "keys", "chunk") else ()
             for way, value in (ANY | (MODELS if argument in ("f", "net") else {})).items():
-                yield verb, argument, way, given | {argument: value}
+                if way not in huge:
+                    yield verb, argument, way, given | {argument: value}
 
 
 class Endless(BaseException):
@@ -174,7 +177,7 @@ def outcome(verb: str, arguments: dict[str, Any], limit: int) -> tuple[str, str]
         with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             store = {k: folder for k, v in arguments.items() if isinstance(v, str) and v == "STORE"}
-            result = found(verb)(**(arguments | store))
+            result = repr(found(verb)(**(arguments | store)))[:100]
     except Endless:
         return "endless", ""
     except (ValueError, TypeError, ArithmeticError, FileNotFoundError) as error:
@@ -185,7 +188,7 @@ def outcome(verb: str, arguments: dict[str, Any], limit: int) -> tuple[str, str]
         return "foreign", f"{type(error).__name__}: {str(error)[:300]}"
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-    return "answered", repr(result)[:100].replace("\n", " ")
+    return "answered", result.replace("\n", " ")
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 carry their proof.
 """
 
+import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,7 @@ from neuromanifold.models import (
     to_torch,
 )
 from neuromanifold.numerics import Rank
+from neuromanifold.numerics.boundary import guard
 from neuromanifold.orbits import (
     condensation,
     induces_invariant_manifold,
@@ -160,6 +162,11 @@ __all__ = [
     "to_torch",
     "train",
 ]
+
+guard(
+    bottleneck, dynamics, functionspace, inspection, models, orbits, regions, symmetry, tangent,
+    sys.modules[__name__],
+)  # fmt: skip
 
 # The names of version 0.1 that have moved, and the module that has each; they go with version 0.3.
 _MOVED = {

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-PAPERS = ("complexity", "invariant", "teleport", "riemann", "bottleneck")
+STUDIES = ("complexity", "invariant", "teleport", "riemann", "bottleneck", "beyond")
 
 
 def join(app: typer.Typer) -> None:
@@ -17,7 +17,9 @@ def join(app: typer.Typer) -> None:
 
 
 def reproduce(
-    key: Annotated[str, typer.Argument(help=f"The paper: {', '.join(PAPERS)}.")],
+    key: Annotated[
+        str, typer.Argument(help=f"The paper, or what lies beyond: {', '.join(STUDIES)}.")
+    ],
     figure: Annotated[
         str | None, typer.Option(help="Only this figure (a number) or part (a name).")
     ] = None,
@@ -50,8 +52,8 @@ def reproduce(
     from neuromanifold.runtime.interrupts import answering
     from neuromanifold_papers.terminal import print_claims
 
-    if key not in PAPERS:
-        raise ValueError(f"`KEY` is {key!r}; the studies are {', '.join(PAPERS)}.")
+    if key not in STUDIES:
+        raise ValueError(f"`KEY` is {key!r}; the studies are {', '.join(STUDIES)}.")
     if scale not in ("small", "paper"):
         raise ValueError(f"`--scale` is {scale!r}; pass small or paper.")
     folder = out or Path("results") / (key if scale == "small" else f"{key}-{scale}")

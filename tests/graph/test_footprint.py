@@ -38,13 +38,13 @@ def test_values_of_parameters_alone_do_not_count():
 def test_decisions_do_not_depend_on_the_memory(monkeypatch, rng):
     net = nm.MLP((3, 8, 8, 1))
     params, x = net.init(key=jax.random.key(0)), rng.normal(size=(10, 3))
-    graph, sizes, original = nm.graph.trace(net, params, x), [], decisions._walked
+    graph, sizes, original = nm.graph.trace(net, params, x), [], decisions._walk
 
     def walked(graph, arithmetic, leaves, data):
         sizes.append(len(data[0]))
         return original(graph, arithmetic, leaves, data)
 
-    monkeypatch.setattr(decisions, "_walked", walked)
+    monkeypatch.setattr(decisions, "_walk", walked)
     large, small = decisions.decide(graph, params, x), decisions.decide(graph, params, x, memory=1)
     assert sizes == [10] + 10 * [1]
     for a, b in zip(large.gates, small.gates, strict=True):

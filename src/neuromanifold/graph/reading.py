@@ -9,7 +9,9 @@ arrays: other objects, the same numbers.
 
 import functools
 import inspect
+import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -48,20 +50,35 @@ def read(fn: Callable[..., Any], *arguments: Any) -> tuple[jex.ClosedJaxpr, Any]
 
 
 def _explained(error: Exception, arguments: tuple[Any, ...]) -> Exception:
-    """The author's own error, with a note of what the function was given; our own sentences need
-    none.
+    """Our own sentences as they are; an error of the model's author as one of `f`, with what the
+    function was given.
     """
     known = (str(error), *getattr(error, "__notes__", ()))
-    if not any(text.startswith("`") for text in known):
-        given = ", ".join(
-            f"{dtype_of(leaf)}{list(np.shape(leaf))}" for leaf in jax.tree.leaves(arguments[1:])
-        )
-        error.add_note(
-            f"`f` raised this itself, called as f(params, x) with x = {given} and parameters in "
-            "the same precision; "
-            "it is made of JAX operations (jnp, not np) and leaves dtypes to its arguments."
-        )
-    return error
+    if any(text.startswith("`") for text in known):
+        return error
+    given = ", ".join(
+        f"{dtype_of(leaf)}{list(np.shape(leaf))}" for leaf in jax.tree.leaves(arguments[1:])
+    )
+    first = next(iter(str(error).splitlines()), "").rstrip(".")
+    said = (
+        f"`f` raises {type(error).__name__} ({first}){_place(error)}, called as f(params, x) with "
+        f"x = {given} and parameters in the same precision; it is made of JAX operations (jnp, "
+        "not np; jnp.where, not if) and leaves dtypes to its arguments."
+    )
+    mended = (TypeError if isinstance(error, TypeError) else ValueError)(said)
+    mended.__cause__ = error
+    return mended
+
+
+def _place(error: Exception) -> str:
+    """The last line outside JAX and this package on the way to an error."""
+    roots = (Path(jax.__file__).parent, Path(__file__).parents[1])
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not any(root in Path(frame.filename).parents for root in roots)
+    ]
+    return f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
 
 
 def coarsest(fn: Callable[..., Any], *arguments: Any) -> float:

@@ -10,6 +10,7 @@ from neuromanifold.regions.bounds import (
     region_bound,
     theorem1_bound,
 )
+from neuromanifold.regions.enumeration import LinearRegions, enumerate_regions
 from neuromanifold.regions.patterns import (
     FixedNeurons,
     activation_patterns,
@@ -22,9 +23,11 @@ __all__ = [
     "Bound",
     "DimensionBounds",
     "FixedNeurons",
+    "LinearRegions",
     "Signs",
     "activation_patterns",
     "dimension_bounds",
+    "enumerate_regions",
     "exact_signs",
     "fixed_neurons",
     "is_roughly_monotonic",

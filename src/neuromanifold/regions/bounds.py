@@ -150,7 +150,7 @@ def _theorem1(problem: Problem) -> Bound:
 
 
 def _symmetry_bound(problem: Problem) -> int:
-    """For other networks than perceptrons no orbit is subtracted."""
+    """Return the bound by symmetries; of other networks than perceptrons no orbit is subtracted."""
     if (net := perceptron(problem.model)) is None:
         return problem.shape[1]
     return symmetry_bound(net, problem.layers)
@@ -178,7 +178,7 @@ def is_roughly_monotonic(widths: tuple[int, ...]) -> bool:
 
 
 def theorem1_obstacle(net: MLP) -> str:
-    """Which hypothesis of Theorem 1 the network misses; empty when it misses none."""
+    """Say which hypothesis of Theorem 1 the network misses; empty when it misses none."""
     names = {activation.name for entry in net.activation for activation, _ in per_neuron(entry, 1)}
     if not is_roughly_monotonic(net.widths):
         return f"the widths {net.widths} are not roughly monotonic"
@@ -235,8 +235,8 @@ def region_bound(f: Any, params: Any, x: Samples) -> Any:
 
 
 def _kept_rows(patterns: Any, largest: int) -> Any:
-    """Σ over distinct rows of min(how often, largest): in sorted order, rows within `largest` of
-    the first of their kind.
+    """Return Σ over distinct rows of min(how often, largest): in sorted order, rows within
+    `largest` of the first of their kind.
     """
     rows = ordered_patterns(patterns)
     place = jnp.arange(rows.shape[0])

@@ -64,12 +64,12 @@ class Decisions:
         return tuple(sorted(found))
 
     def rows(self) -> np.ndarray:
-        """The gates of each sample as one row of bytes: equal rows, one region."""
+        """Return the gates of each sample as one row of bytes: equal rows, one region."""
         parts = [np.ascontiguousarray(g).reshape(len(g), -1).view(np.uint8) for g in self.gates]
         return np.concatenate(parts, axis=1) if parts else np.empty((0, 0), np.uint8)
 
     def take(self, samples: Any) -> "Decisions":
-        """The same for some of the samples."""
+        """Return the decisions about some of the `samples`."""
         gates, ties, kinks = (
             tuple(a[samples] for a in part) for part in (self.gates, self.ties, self.kinks)
         )
@@ -79,8 +79,8 @@ class Decisions:
 def decide(
     graph: Graph, params: Any, x: Any, *, balls_only: bool = False, memory: int | str | None = None
 ) -> Decisions:
-    """The side of every bend at float parameters and float data, proved where nothing smooth comes
-    before it. `balls_only` skips float64: the independent route.
+    """Return the side of every bend at float parameters and float data, proved where nothing smooth
+    comes before it. `balls_only` skips float64: the independent route.
 
     As many samples are walked at once as the `memory` budget allows, at least one.
     """
@@ -89,7 +89,7 @@ def decide(
     n = len(data[0])
     if not graph.units:
         return Decisions(graph, (), (), (), 0)
-    gates, records = _empty(graph, n)
+    gates, records = _empty_records(graph, n)
     ties = [np.zeros(gate.shape, bool) for gate in gates]
     exact = [k for k, units in enumerate(graph.units) if units.exact]
     size, budget = footprint(graph), memory_budget(memory)
@@ -101,13 +101,11 @@ def decide(
         rows = np.flatnonzero(undecided)
         _by_balls(*given, rows, *kept, lambda bits: size.samples(budget, bits=bits))
         for k in exact:
-            ties[k] = _tied(graph.units[k], records[k])
+            ties[k] = _find_ties(graph.units[k], records[k])
     if len(exact) < len(gates):
         _by_floats(graph, leaves, data, gates, most)
     found = Decisions(graph, tuple(gates), tuple(ties), tuple(ties), len(rows))
-    return (
-        found if not any(t.any() for t in ties) else _without_harmless(found, records, data, most)
-    )
+    return found if not any(t.any() for t in ties) else _find_kinks(found, records, data, most)
 
 
 def _by_floats(
@@ -127,7 +125,7 @@ def _by_floats(
                 for units, gate in zip(graph.units, block[len(data) :], strict=True)
             ]
             for gate, found in zip(gates, float_gates(graph, wide, x, known), strict=True):
-                gate[part] = _kept(np.asarray(found), part)
+                gate[part] = _trim(np.asarray(found), part)
 
 
 @jax.jit(static_argnums=0)
@@ -138,7 +136,7 @@ def float_gates(graph: Graph, params: Any, x: Any, known: Sequence[Any] = ()) ->
     return jax.vmap(graph.decide, (None, 0, 0))(params, x, known)
 
 
-def _empty(graph: Graph, n: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
+def _empty_records(graph: Graph, n: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
     gates = [
         np.zeros((n, *u.shape), bool if u.candidates is None else np.int64) for u in graph.units
     ]
@@ -151,7 +149,7 @@ def _empty(graph: Graph, n: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
     return gates, records
 
 
-def _walked(
+def _walk(
     graph: Graph, A: Arithmetic, leaves: Sequence[np.ndarray], data: Sequence[np.ndarray]
 ) -> tuple[list[Any], list[Any]]:
     record: list[Any] = []
@@ -175,17 +173,17 @@ def _by_bounds(
     undecided = np.zeros(len(data[0]), bool)
     with np.errstate(over="ignore", invalid="ignore"):
         for part, block in _blocks(data, most):
-            found, record = _walked(graph, Bounded(), leaves, block)
+            found, record = _walk(graph, Bounded(), leaves, block)
             for k, (gate, decision) in enumerate(zip(found, record, strict=True)):
-                gates[k][part], records[k][part] = _kept(gate, part), _kept(_shared(decision), part)
+                gates[k][part], records[k][part] = _trim(gate, part), _trim(_shared(decision), part)
                 undecided[part] |= (
-                    _kept(is_open(decision), part).reshape(part.stop - part.start, -1).any(axis=1)
+                    _trim(is_open(decision), part).reshape(part.stop - part.start, -1).any(axis=1)
                 )
     return undecided
 
 
 def _blocks(data: Sequence[np.ndarray], most: int) -> Iterator[tuple[slice, list[np.ndarray]]]:
-    """Blocks of equal length, the last one filled up with repetitions, so that one program
+    """Yield blocks of equal length, the last one filled up with repetitions, so that one program
     serves all.
     """
     n = len(data[0])
@@ -195,7 +193,7 @@ def _blocks(data: Sequence[np.ndarray], most: int) -> Iterator[tuple[slice, list
         yield slice(start, min(start + size, n)), [a[at] for a in data]
 
 
-def _kept(a: np.ndarray, part: slice) -> np.ndarray:
+def _trim(a: np.ndarray, part: slice) -> np.ndarray:
     return a[: part.stop - part.start]
 
 
@@ -220,7 +218,7 @@ def _by_balls(
         for part in blocks(len(rows), min(_BALLS_AT_ONCE, fitting(bits or _BITS[-1]))):
             at = rows[part]
             with flint.ctx.workprec(bits or _BITS[-1]):
-                found, record = _walked(
+                found, record = _walk(
                     graph, Balls() if bits else Rationals(), leaves, [a[at] for a in data]
                 )
             for k, (gate, decision) in enumerate(zip(found, record, strict=True)):
@@ -229,8 +227,8 @@ def _by_balls(
         rows = rows[still]
 
 
-def _tied(units: Any, record: np.ndarray) -> np.ndarray:
-    """Which decisions are ties: a sign of zero, or several candidates that share the largest
+def _find_ties(units: Any, record: np.ndarray) -> np.ndarray:
+    """Say which decisions are ties: a sign of zero, or several candidates that share the largest
     value.
     """
     if units.candidates is None:
@@ -239,7 +237,7 @@ def _tied(units: Any, record: np.ndarray) -> np.ndarray:
     return real.sum(axis=-1) > 1
 
 
-def _without_harmless(
+def _find_kinks(
     found: Decisions, records: Sequence[np.ndarray], data: Sequence[np.ndarray], most: int
 ) -> Decisions:
     """Kinks are ties whose two sides differ as functions of θ: not zero at random parameters

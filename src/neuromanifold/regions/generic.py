@@ -20,7 +20,7 @@ from neuromanifold.regions.status import LayerStatus
 
 
 def reduced_layers(layers: Sequence[LayerStatus]) -> tuple[tuple[int, int], ...]:
-    """How many linear and bent neurons each hidden layer keeps on the sample.
+    """Return how many linear and bent neurons each hidden layer keeps on the sample.
 
     The others are dead, or lie before a layer that is dead throughout: no parameter of theirs
     changes the outputs.
@@ -33,8 +33,8 @@ def reduced_layers(layers: Sequence[LayerStatus]) -> tuple[tuple[int, int], ...]
 
 
 def generic_rank(problem: Problem) -> int:
-    """The rank of J at almost every θ, the gates held: the largest that any θ with these gates on X
-    can have.
+    """Return the rank of J at almost every θ, the gates held: the largest that any θ with these
+    gates on X can have.
 
     Computed at uniformly random weights modulo a random prime, through a random sketch of J. It is
     never too large, and too small with probability below r·(degree + 2)/2⁶⁰ for minors of order r,
@@ -46,8 +46,8 @@ def generic_rank(problem: Problem) -> int:
 
 
 def symmetry_bound(net: MLP, layers: Sequence[LayerStatus]) -> int:
-    """Parameters that remain when dead neurons are removed, less the dimension of their generic
-    orbit of symmetries.
+    """Return parameters that remain when dead neurons are removed, less the dimension of their
+    generic orbit of symmetries.
 
     Positive scalings of bent neurons, GL(a) of the a linear neurons of a layer, and translations of
     these, which the
@@ -72,8 +72,8 @@ def orbit_directions(
     bias: bool = True,
     translations: bool = True,
 ) -> Int[np.ndarray, "g D"]:
-    """The tangent vectors of the symmetry orbit at a random θ modulo p; of each hidden layer the
-    first `linear[l]` neurons are linear.
+    """Return the tangent vectors of the symmetry orbit at a random θ modulo p; of each hidden layer
+    the first `linear[l]` neurons are linear.
 
     δ(W, b)_i = (W, b)_j with δV_{·j} = −V_{·i} for linear i, j and for i = j;  δb_i = 1 with δb' =
     −V_{·i} for linear i.

@@ -38,17 +38,17 @@ def activation_patterns(
 
 
 def jnp_or_np_concatenate(layers: list[Any]) -> Any:
-    """Columns side by side, in the arrays' own library."""
+    """Return columns side by side, in the arrays' own library."""
     return (np if isinstance(layers[0], np.ndarray) else jnp).concatenate(layers, axis=1)
 
 
 def patterns_by_layer(f: Any, params: Any, x: Any, exact: bool) -> list[Any]:
-    """The pattern's columns of a piecewise-linear network, one array for each layer or bend."""
+    """Return the pattern's columns of a piecewise-linear network, one array for each layer or bend."""
     return _columns(f, params, x, exact, require_piecewise_linear)
 
 
 def unit_patterns(f: Any, params: Any, x: Any) -> list[Any]:
-    """The same of any network, whatever comes before its bends; signs are those of floating
+    """Return the pattern's columns of any network, whatever comes before its bends; signs are those of floating
     point.
     """
     return _columns(f, params, x, False, lambda graph: None)
@@ -95,8 +95,8 @@ def require_piecewise_linear(graph: Graph) -> None:
 
 
 def pattern_columns(f: Any, graph: Graph, gates: Any, n: int) -> list[Any]:
-    """Gates as columns, one array for each layer of a perceptron (neurons without a kink always
-    on), else for each bend.
+    """Return gates as columns, one array for each layer of a perceptron (neurons without a kink
+    always on), else for each bend.
     """
     asked = iter([_flat(units, gate, n) for units, gate in zip(graph.units, gates, strict=True)])
     if (net := perceptron(f)) is None:
@@ -108,7 +108,7 @@ def pattern_columns(f: Any, graph: Graph, gates: Any, n: int) -> list[Any]:
 
 
 def _flat(units: Units, gate: Any, n: int) -> Any:
-    """One column for each unit or candidate; none for what no derivative passes."""
+    """Return one column for each unit or candidate; none for what no derivative passes."""
     if units.stopped:
         return gate.reshape(n, -1)[:, :0] > 0
     if units.candidates is None:
@@ -129,7 +129,7 @@ def _layer(entry: Any, width: int, asked: Any, n: int) -> Any:
 
 
 def sampled_regions(f: Any, params: Params, x: Samples, *, exact: bool = False) -> Any:
-    """How many linear regions of `f_θ` the sample meets.   [complexity, Def C.1]
+    """Return how many linear regions of `f_θ` the sample meets.   [complexity, Def C.1]
 
     Two inputs share a region when every unit agrees on them. An `int`; under `jit` and `vmap` a 0-d
     array.
@@ -147,7 +147,7 @@ def sampled_regions(f: Any, params: Params, x: Samples, *, exact: bool = False) 
 
 
 def ordered_patterns(patterns: Bool[Any, "n units"]) -> UInt32[Any, "n words"]:
-    """The patterns packed into words, equal ones side by side. Traced."""
+    """Return the patterns packed into words, equal ones side by side. Traced."""
     padded = jnp.pad(patterns, ((0, 0), (0, -patterns.shape[1] % _WORD))).reshape(
         patterns.shape[0], -1, _WORD
     )
@@ -183,7 +183,7 @@ jax.tree_util.register_dataclass(FixedNeurons, ("active", "inactive"), ())
 
 
 def fixed_neurons(f: Any, params: Params, x: Samples, *, exact: bool = False) -> FixedNeurons:
-    """Which units are active on all of the sample, and which on none of it.
+    """Say which units are active on all of the sample, and which on none of it.
 
     >>> net = nm.MLP((1, 2, 1))
     >>> params = (nm.Layer(jnp.array([[1.0], [1.0]]), jnp.array([3.0, -1.0])), nm.Layer(jnp.ones((1, 2)), jnp.zeros(1)))

@@ -114,19 +114,19 @@ class Problem:
         return digest.hexdigest()
 
     def inputs(self, A: Arithmetic, part: Any, params: list[Any] | None = None) -> list[Any]:
-        """(params, x, gates) of some samples, as a program takes them."""
+        """Return (params, x, gates) of some samples, as a program takes them."""
         lifted = [A.lift(a) for a in self.leaves] if params is None else params
         data = [A.lift(a[part]) if a.dtype.kind == "f" else a[part] for a in self.data]
         return [*lifted, *data, *(gate[part] for gate in self.decisions.gates)]
 
     def jacobian(self, A: Arithmetic, params: list[Any] | None = None) -> Any:
-        """J in an arithmetic, (n·o, D), block by block of samples; at other parameters where
+        """Return J in an arithmetic, (n·o, D), block by block of samples; at other parameters where
         they are given.
         """
         return A.rearrange(lambda *a: np.concatenate(a), *self.jacobian_blocks(A, params))
 
     def jacobian_blocks(self, A: Arithmetic, params: list[Any] | None = None) -> Iterator[Any]:
-        """The rows of J, block by block of samples."""
+        """Yield the rows of J, block by block of samples."""
         for part, at in self.parts(self.graph.outputs * self.chosen.size):
             program = programs.jacobians(self.graph, len(at), self.chosen.leaves)
             [block] = walk(program, A, self.inputs(A, at, params))
@@ -135,14 +135,18 @@ class Problem:
             )
 
     def values(self, A: Arithmetic) -> Any:
-        """f at every sample, (n, o)."""
-        return self._walked(A, programs.values, self.graph.outputs)
+        """Return f at every sample, (n, o)."""
+        return self._walk_blocks(A, programs.values, self.graph.outputs)
 
     def input_jacobian(self, A: Arithmetic) -> Any:
-        """∂f/∂x at every sample, (n, o, d)."""
-        return self._walked(A, programs.input_jacobians, self.graph.outputs * self.graph.inputs)
+        """Return ∂f/∂x at every sample, (n, o, d)."""
+        return self._walk_blocks(
+            A, programs.input_jacobians, self.graph.outputs * self.graph.inputs
+        )
 
-    def _walked(self, A: Arithmetic, program: Callable[[Graph, int], Any], per_sample: int) -> Any:
+    def _walk_blocks(
+        self, A: Arithmetic, program: Callable[[Graph, int], Any], per_sample: int
+    ) -> Any:
         found = []
         for part, at in self.parts(per_sample):
             [block] = walk(program(self.graph, len(at)), A, self.inputs(A, at))
@@ -150,8 +154,8 @@ class Problem:
         return A.rearrange(lambda *a: np.concatenate(a), *found)
 
     def parts(self, per_sample: int) -> Iterator[tuple[slice, np.ndarray]]:
-        """Blocks of equal length, the last filled up by repeating a sample, so that one program
-        serves all.
+        """Yield blocks of equal length, the last filled up by repeating a sample, so that one
+        program serves all.
         """
         n, size = self.samples, footprint(self.graph)
         copies = max(self.graph.outputs + 1, -(-per_sample // size.entries))
@@ -165,12 +169,12 @@ class Problem:
             )
 
     def residues(self, p: int) -> np.ndarray:
-        """J modulo p."""
+        """Return J modulo p."""
         return self.jacobian(Residues(p)).values
 
     def sketch(self, p: int, params: list[Any] | None = None) -> tuple[np.ndarray, bool]:
-        """J times a random matrix with as many columns as the smaller side of J, modulo p; tall
-        ones are mixed from the left too.
+        """Return J times a random matrix with as many columns as the smaller side of J, modulo p;
+        tall ones are mixed from the left too.
 
         Also whether its rows are still those of J.
         """
@@ -193,7 +197,7 @@ class Problem:
         return (np.concatenate(rows), True) if height <= width else (mixed, False)
 
     def sketch_size(self, m: int) -> int:
-        """Numbers that one sample takes in a sketch with m columns."""
+        """Return how many numbers one sample takes in a sketch with m columns."""
         uses = [use for _, use in entering_exactly(self.graph, self.chosen.leaves).uses]
         most = max(
             (use.batch * use.all_positions * (self.graph.outputs + 1) * m for use in uses),
@@ -202,12 +206,12 @@ class Problem:
         return most + self.graph.outputs * m
 
     def sketch_entries(self, m: int) -> int:
-        """Numbers that are made entry by entry for one sample of a sketch with m columns."""
+        """Return how many numbers are made entry by entry for one sample of a sketch with m columns."""
         uses = [use for _, use in entering_exactly(self.graph, self.chosen.leaves).uses]
         return sum(use.batch * use.all_positions for use in uses) * (self.graph.outputs + 1) * m
 
     def sketch_operations(self, m: int) -> float:
-        """Multiplications in the matrix products of a sketch with m columns."""
+        """Return how many multiplications are in the matrix products of a sketch with m columns."""
         how, o = entering_exactly(self.graph, self.chosen.leaves), self.graph.outputs
         by_use = (
             u.batch * u.all_positions * m * (o * u.outer * (1 + (u.constant is not None)) + u.inner)
@@ -217,7 +221,7 @@ class Problem:
         return self.samples * float(sum(by_use) + sum(by_leaf))
 
     def products(self, p: int, directions: np.ndarray) -> np.ndarray:
-        """J·v modulo p for stacked directions (k, D), shape (k, n·o): forward mode, another
+        """Return J·v modulo p for stacked directions (k, D), shape (k, n·o): forward mode, another
         route than `jacobian`.
         """
         A = Residues(p)
@@ -269,11 +273,11 @@ class Problem:
         )
 
     def wrt(self, chosen: Selection) -> "Problem":
-        """The same with other parameters that count: bends do not depend on these."""
+        """Return the problem with other parameters that count: bends do not depend on these."""
         return replace(self, chosen=chosen)
 
     def region_counts(self) -> np.ndarray:
-        """How many samples each sampled region holds."""
+        """Return how many samples each sampled region holds."""
         rows = self.decisions.rows()
         return (
             np.unique(rows, axis=0, return_counts=True)[1]
@@ -282,7 +286,7 @@ class Problem:
         )
 
     def minor_bits(self) -> float:
-        """log₂ of any minor of full order (Hadamard), denominators cleared."""
+        """Return log₂ of any minor of full order (Hadamard), denominators cleared."""
         A, order = Heights(), min(self.shape)
         height = self.jacobian(A)
         other = height.other * order
@@ -291,13 +295,13 @@ class Problem:
         )
 
     def failure_probability(self, was_sketched: bool) -> float:
-        """How likely a random 61-bit prime (and sketch) hides a larger rank: prime divisors of a
-        minor over all primes.
+        """Return how likely a random 61-bit prime (and sketch) hides a larger rank: prime divisors
+        of a minor over all primes.
         """
         by_prime = self.minor_bits() / 60 / (_PRIMES_BETWEEN / 2)
         return min(1.0, by_prime + (2 * min(self.shape) / 2.0**60 if was_sketched else 0.0))
 
 
 def _real(leaf: Any) -> np.ndarray:
-    """Floats of any width as float64, which holds them exactly."""
+    """Return floats of any width as float64, which holds them exactly."""
     return np.asarray(leaf).astype(np.float64) if is_floating(leaf) else np.asarray(leaf)

@@ -15,8 +15,8 @@ Data = tuple[np.ndarray, ...]
 
 
 def wide_inputs(data: Data, count: int, rng: np.random.Generator, *, bent: bool = True) -> Data:
-    """Inputs around the sample, from inside its spread to a thousand times beyond it; whole numbers
-    from the range that it has.
+    """Return inputs around the sample, from inside its spread to a thousand times beyond it; whole
+    numbers from the range that it has.
 
     Each input has its own scale, drawn evenly in its logarithm: kinks may lie anywhere. Without
     bends three times the spread is enough, since any open set shows all that an analytic function
@@ -24,10 +24,10 @@ def wide_inputs(data: Data, count: int, rng: np.random.Generator, *, bent: bool 
     """
     low, high = _DECADES if bent else _MODERATE
     scales = 10.0 ** rng.uniform(low, high, count)
-    return tuple(_drawn(leaf, scales, rng) for leaf in data)
+    return tuple(_draw(leaf, scales, rng) for leaf in data)
 
 
-def _drawn(leaf: np.ndarray, scales: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _draw(leaf: np.ndarray, scales: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     shape = (len(scales), *leaf.shape[1:])
     if leaf.dtype.kind in "iu":
         return rng.choice(np.unique(leaf), shape)
@@ -73,8 +73,8 @@ class KnownRegions:
 def between(
     known: KnownRegions, quantities: np.ndarray, count: int, rng: np.random.Generator
 ) -> Data:
-    """Points on segments between inputs of different regions, between two crossings that follow
-    each other.
+    """Return points on segments between inputs of different regions, between two crossings that
+    follow each other.
 
     `quantities` (regions, units) are what decides the units at the known inputs. Where they are
     affine on a segment, unit k changes its sign at the share q_k(a)/(q_k(a) − q_k(b)), so that each
@@ -87,18 +87,18 @@ def between(
         [_part(quantities[i], quantities[j], rng) for i, j in zip(first, second, strict=True)]
     )
     apart = first != second  # the others are known
-    return tuple(_mixed(a, first[apart], second[apart], share[apart]) for a in known.data)
+    return tuple(_mix(a, first[apart], second[apart], share[apart]) for a in known.data)
 
 
 def _part(a: np.ndarray, b: np.ndarray, rng: np.random.Generator) -> float:
-    """A point well inside a random part of the segment."""
+    """Return a point well inside a random part of the segment."""
     flipped = (a > 0) != (b > 0)
     cuts = np.sort(np.concatenate([[0.0, 1.0], a[flipped] / (a[flipped] - b[flipped])]))
     k = int(rng.integers(0, len(cuts) - 1))
     return float(cuts[k] + rng.uniform(0.25, 0.75) * (cuts[k + 1] - cuts[k]))
 
 
-def _mixed(a: np.ndarray, first: np.ndarray, second: np.ndarray, share: np.ndarray) -> np.ndarray:
+def _mix(a: np.ndarray, first: np.ndarray, second: np.ndarray, share: np.ndarray) -> np.ndarray:
     if a.dtype.kind != "f":
         return a[first]
     t = share.reshape(-1, *[1] * (a.ndim - 1))
@@ -106,14 +106,14 @@ def _mixed(a: np.ndarray, first: np.ndarray, second: np.ndarray, share: np.ndarr
 
 
 def known_regions(data: Data, gates: Sequence[np.ndarray]) -> tuple[KnownRegions, np.ndarray]:
-    """The regions of a sample, and the first input in each."""
+    """Return the regions of a sample, and the first input in each."""
     rows = gate_rows(gates, data)
     none = KnownRegions(tuple(a[:0] for a in data), rows[:0])
     return none.with_new(data, rows)
 
 
 def gate_rows(gates: Sequence[np.ndarray], data: Data) -> np.ndarray:
-    """The gates of each sample, and its whole numbers, as one row of bytes: equal rows, one
+    """Return the gates of each sample, and its whole numbers, as one row of bytes: equal rows, one
     region.
     """
     whole = [a for a in data if a.dtype.kind != "f"]

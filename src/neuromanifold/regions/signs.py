@@ -36,7 +36,7 @@ class Signs(Result):
 
 
 def exact_signs(net: MLP, params: Params, x: Samples, *, balls_only: bool = False) -> Signs:
-    """The signs of all pre-activations at float parameters and float data, proved.
+    """Return the signs of all pre-activations at float parameters and float data, proved.
 
     `balls_only` skips the float64 pass: the slower, independent route.
 
@@ -59,8 +59,8 @@ def exact_signs(net: MLP, params: Params, x: Samples, *, balls_only: bool = Fals
 
 
 def signs_of(net: MLP, decisions: Decisions, n: int) -> Signs:
-    """The decisions of a perceptron's graph by layer and neuron: each kinked run of neurons asks
-    once whether z > 0.
+    """Return the decisions of a perceptron's graph by layer and neuron: each kinked run of neurons
+    asks once whether z > 0.
     """
     asked = iter(zip(decisions.gates, decisions.ties, strict=True))
     layers = []
@@ -85,7 +85,7 @@ def is_kinked(activation: Activation) -> bool:
 
 
 def layer_slopes(net: MLP, signs: Signs) -> list[np.ndarray]:
-    """σ'(z) of each layer where it is a constant slope, nan where it depends on z."""
+    """Return σ'(z) of each layer where it is a constant slope, nan where it depends on z."""
     return [_slopes(entry, sign) for entry, sign in zip(net.activations, signs.layers, strict=True)]
 
 

@@ -32,7 +32,7 @@ class LayerStatus(Result):
     mixed: tuple[tuple[int, int, float], ...]
 
     def headline(self) -> str:
-        """How many of each kind."""
+        """Say how many neurons of each kind there are."""
         return (
             f"{len(self.linear)} linear, {len(self.inactive)} inactive, {len(self.bent)} bent "
             "neurons on the sample"
@@ -40,8 +40,8 @@ class LayerStatus(Result):
 
 
 def statuses(net: MLP, slopes: Sequence[np.ndarray]) -> tuple[LayerStatus, ...]:
-    """The status of every hidden layer, from σ' of each neuron at each sample (nan where it is
-    no constant).
+    """Return the status of every hidden layer, from σ' of each neuron at each sample (nan where it
+    is no constant).
     """
     rows = zip(net.activation, slopes, strict=False)
     return tuple(_status(slope, _degrees(entry, slope.shape[1])) for entry, slope in rows)
@@ -61,7 +61,7 @@ def _status(slope: np.ndarray, degree: np.ndarray) -> LayerStatus:
 
 
 def _degrees(entry: Entry, width: int) -> np.ndarray:
-    """d for each neuron, nan where the activation is not homogeneous."""
+    """Return d for each neuron, nan where the activation is not homogeneous."""
     runs = per_neuron(entry, width)
     return np.concatenate(
         [np.full(run.stop - run.start, np.nan if a.degree is None else a.degree) for a, run in runs]
@@ -69,8 +69,8 @@ def _degrees(entry: Entry, width: int) -> np.ndarray:
 
 
 def same_pattern(slope: np.ndarray, among: Sequence[int]) -> list[tuple[int, int, float]]:
-    """(i, j, ±1) for ordered pairs of neurons of degree 1 whose slopes on the sample are s_i =
-    ±s_j: they mix as linear ones do.
+    """Return (i, j, ±1) for ordered pairs of neurons of degree 1 whose slopes on the sample are s_i
+    = ±s_j: they mix as linear ones do.
 
     >>> same_pattern(np.array([[0.0, 0.0, 1.0], [1.0, 1.0, 0.0]]), [0, 1, 2])
     [(0, 1, 1.0), (1, 0, 1.0)]

@@ -159,7 +159,7 @@ class DimensionAccount(Result):
         )
 
     def plot(self, axes: Any = None) -> Any:
-        """One bar of D dimensions, cut into where they went; returns the axes."""
+        """Draw one bar of D dimensions, divided into where they went, and return the axes."""
         parts = [(name, count) for name, count in self.rows if count]
         axes = axes_of(axes, (7, 1.9))
         return plot_bar(axes, parts, self.parameters, x="dimensions of the parameter space")
@@ -276,7 +276,7 @@ class _HasGenerators(Protocol):
     """A continuous group, or whatever else has generators."""
 
     def generators(self, params: Any) -> Any:
-        """Directions, one in each row."""
+        """Return directions at `params`, one in each row."""
         ...
 
 

@@ -101,19 +101,19 @@ class HiddenEquivalence(Result):
         return self.fields.count
 
     def generators(self, params: Params | None = None) -> Float[Any, "g D"]:
-        """Vectors v with Jv = 0, one per row, columns in `ravel_pytree` order."""
+        """Return vectors v with Jv = 0, one per row, columns in `ravel_pytree` order."""
         return self.fields.at(self.params if params is None else params)
 
     def orbit_dimension(self, *, exact: bool = True) -> Any:
-        """The rank of the generators at θ, exactly or from singular values."""
+        """Return the rank of the generators at θ, exactly or from singular values."""
         if not exact:
             return numerical_rank(self.generators())
         p = modular.random_prime()
         return modular_rank(self.fields.modulo(self.params, p), p)
 
     def relation_dimension(self) -> int:
-        """How many directions linear relations between sign patterns add to the orbit: 1_A + 1_B
-        = 1, for z = x and −x, adds one.
+        """Return how many directions linear relations between sign patterns add to the orbit: 1_A +
+        1_B = 1, for z = x and −x, adds one.
         """
         spaces = exact_spaces()
         own = self.fields.modulo(self.params, spaces.p)
@@ -121,18 +121,18 @@ class HiddenEquivalence(Result):
         return spaces.rank(np.concatenate([own, related])) - spaces.rank(own)
 
     def relation_directions(self) -> Float[Any, "r D"]:
-        """Orthonormal vectors v with Jv = 0 that come from relations between patterns, the
+        """Return orthonormal vectors v with Jv = 0 that come from relations between patterns, the
         group's own among them; in float64.
         """
         return related_directions(self.net, self.params, self.slopes, FloatSpaces())[0]
 
     def stabiliser_dimension(self, *, exact: bool = True) -> int:
-        """dim G − dim Gθ.   [complexity, Eq. 4]"""
+        """Return dim G − dim Gθ.   [complexity, Eq. 4]"""
         return self.dimension - int(self.orbit_dimension(exact=exact))
 
 
 def hidden_equivalence(net: MLP, params: Params, x: Any) -> HiddenEquivalence:
-    """The data-dependent symmetry group of a network on a sample, from its fixed neurons.
+    """Return the data-dependent symmetry group of a network on a sample, from its fixed neurons.
     [complexity, Def 4.1, Prop 4.5]
 
     Signs are decided by exact arithmetic on the host. Under leaky ReLU a neuron of fixed negative

@@ -12,7 +12,7 @@ from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.numerics.spaces import ModularSpaces
 from neuromanifold.symmetry.discovery.ansatz import Ansatz, by_axes
 from neuromanifold.symmetry.discovery.discover import network_sampler
-from neuromanifold.symmetry.discovery.named_groups import NamedGroup, named
+from neuromanifold.symmetry.discovery.named_groups import NamedGroup, find_named_groups
 
 LARGEST = 400
 """Parameters of networks whose named groups are sought without being asked for: seconds."""
@@ -31,7 +31,7 @@ def groups_by_name(f: Model, params: Any, x: Any) -> tuple[tuple[NamedGroup, ...
     with arithmetic():
         sampler = network_sampler(f, params, x, False)
         try:
-            found = named(
+            found = find_named_groups(
                 sampler, by_axes(sampler.shapes, sampler.leaf_labels), sampler.draw(rng), rng
             )
         except np.linalg.LinAlgError:

@@ -66,7 +66,7 @@ def _patterns(net: MLP, slope: np.ndarray) -> np.ndarray:
 
 
 def _positions(net: MLP, layer: int, neurons: np.ndarray) -> np.ndarray:
-    """Incoming weights and bias of each neuron, then outgoing weights of each, then the next
+    """Return incoming weights and bias of each neuron, then outgoing weights of each, then the next
     layer's biases.
     """
     layout = Layout(net)
@@ -78,8 +78,8 @@ def _positions(net: MLP, layer: int, neurons: np.ndarray) -> np.ndarray:
 def _equations(
     net: MLP, params: Params, layer: int, slope: np.ndarray, neurons: np.ndarray, spaces: Spaces
 ) -> np.ndarray:
-    """One row for each output r of the next layer, each coordinate j of h̃ and each independent
-    pattern.
+    """Return one row for each output r of the next layer, each coordinate j of h̃ and each
+    independent pattern.
     """
     here, after, K = params[layer], params[layer + 1], len(neurons)
     bias = [] if here.bias is None else [np.asarray(here.bias, np.float64)[neurons, None]]
@@ -128,7 +128,7 @@ class Blocks:
 
     @staticmethod
     def of(names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> "Blocks":
-        """Slices of leaves along every axis, each with the entry of a bias of that length;
+        """Return slices of leaves along every axis, each with the entry of a bias of that length;
         leaves whose names differ at the end only.
         """
         layers = dict(_layers(names, shapes))

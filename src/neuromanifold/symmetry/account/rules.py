@@ -81,7 +81,7 @@ class SymmetryRule(Result):
     evidence: str
 
     def headline(self) -> str:
-        """The rule in one line."""
+        """Say the rule in one line."""
         return f"{self.kind}: {self.dimension:,} ({' '.join(self.leaves)}; {self.evidence})"
 
 
@@ -113,7 +113,7 @@ class StructuralSymmetries(Result):
         return found
 
     def headline(self) -> str:
-        """How many directions the rules have."""
+        """Return how many directions the rules have."""
         least = "" if self.exact else "at least "
         return (
             f"{least}{self.orbit:,} of {self.parameters:,} directions leave f unchanged by "
@@ -130,8 +130,8 @@ class StructuralSymmetries(Result):
 def structural_symmetries(
     f: Model, params: Params, x: Samples, *, key: Any = None
 ) -> StructuralSymmetries:
-    """The continuous symmetries that `f` has by its structure, at any width, with their dimensions
-    in closed form; elements drawn with `key` are checked on the first samples of `x`.
+    """Return the continuous symmetries that `f` has by its structure, at any width, with their
+    dimensions in closed form; elements drawn with `key` are checked on the first samples of `x`.
 
     >>> def f(params, x):
     ...     return np.tanh(1.0) * (x @ params["w"] @ params["v"])
@@ -152,8 +152,8 @@ def structural_symmetries(
 def symmetries_of(
     network: Opened, rng: np.random.Generator, closed: np.ndarray | None = None
 ) -> tuple[StructuralSymmetries, int]:
-    """The symmetries of a network by its structure, and how many of their directions are others
-    than those of the parameters that `closed` marks, which have no effect.
+    """Return the symmetries of a network by its structure, and how many of their directions are
+    others than those of the parameters that `closed` marks, which have no effect.
     """
     outputs = _Outputs(network)
     graph, count = network.graph, network.count
@@ -163,7 +163,7 @@ def symmetries_of(
     work = _Work(network, outputs, folds.arrays, frozenset(levels), rng)
     found = work.found(described.axes)
     none, masks = (_masks(network.leaves, count, each) for each in (None, closed))
-    counted, exact = _counted(found, folds.arrays, none)
+    counted, exact = _count(found, folds.arrays, none)
     folded = [k for together in folds.together for k in together if k < count]
     sizes = [sum(network.leaves[k].size for k in each if k < count) for each in folds.together]
     rules = [
@@ -183,19 +183,19 @@ def symmetries_of(
         )
         for rule, orbit in counted
     ]  # fmt: skip
-    deviation = outputs.moved(_acted(found, folds.arrays, rng))
+    deviation = outputs.moved(_act(found, folds.arrays, rng))
     size = sum(leaf.size for leaf in network.leaves[:count])
     shown = tuple(rule for rule in rules if rule.dimension)
     symmetries = StructuralSymmetries(shown, deviation, exact, size, described.left_out)
     if closed is None:
         return symmetries, symmetries.orbit
-    beside, _ = _counted(found, folds.arrays, masks)
+    beside, _ = _count(found, folds.arrays, masks)
     open_ = sum(int((~masks[k]).sum()) for k in folded)
     return symmetries, open_ + sum(orbit for _, orbit in beside)
 
 
 def _masks(leaves: Arrays, count: int, closed: np.ndarray | None) -> list[np.ndarray]:
-    """Which entries of each leaf have no effect."""
+    """Say which entries of each leaf have no effect."""
     found, start = [], 0
     marked = np.zeros(0, bool) if closed is None else np.asarray(closed)
     for k, leaf in enumerate(leaves):
@@ -222,7 +222,7 @@ class _Outputs:
         return jax.tree.map(few, self.network.x)
 
     def at(self, leaves: Arrays) -> list[np.ndarray]:
-        """The outputs, one array after another."""
+        """Return the outputs at `leaves`, one array after another."""
         with arithmetic():
             tree = self.network.tree([jnp.asarray(a) for a in leaves])
             return [
@@ -243,7 +243,7 @@ class _Outputs:
         return self.at(self.network.leaves)
 
     def moved(self, leaves: Arrays) -> float:
-        """By how much f differs, relative to its largest value."""
+        """Return by how much f differs at `leaves`, relative to its largest value."""
         size = max(float(np.abs(a).max(initial=0.0)) for a in self.before) or 1.0
         pairs = zip(self.before, self.at(leaves), strict=True)
         found = max(float(np.abs(a - b).max(initial=0.0)) for a, b in pairs) / size
@@ -283,11 +283,11 @@ class _Rule(Protocol):
         ...
 
     def acted(self, leaves: Arrays, rng: np.random.Generator) -> Arrays | None:
-        """The leaves moved by an element that is drawn; None where there is none."""
+        """Return the leaves moved by an element that is drawn; None where there is none."""
         ...
 
     def rank(self, leaves: Arrays, masks: Arrays, seen: Sequence[int]) -> int:
-        """The rank of its fields on some of its parts, without the entries that masks mark."""
+        """Return the rank of its fields on some of its parts, without the entries that masks mark."""
         ...
 
 
@@ -296,7 +296,7 @@ def _part(slot: Slot) -> Part:
 
 
 def _view(slot: Slot, each: Slot | None, a: np.ndarray) -> np.ndarray:
-    """A view of a leaf with the heads in front, then the channels."""
+    """Return a view of a leaf with the heads in front, then the channels."""
     if each is None:
         part = np.moveaxis(a, slot.axis, 0)[slot.start : slot.start + slot.length]
         split = part.reshape(1, slot.before, slot.size, slot.after, *part.shape[1:])
@@ -372,7 +372,7 @@ class _Mixing:
 
 
 def _rank(a: np.ndarray) -> int:
-    """The rank of a matrix, by its singular values in float64."""
+    """Return the rank of a matrix, by its singular values in float64."""
     if not a.size:
         return 0
     s = np.linalg.svd(a, compute_uv=False)
@@ -557,7 +557,7 @@ class _Work:
         return max(float(np.abs(a).max(initial=0.0)) for a in self.gradient)
 
     def found(self, axes: Sequence[Dependence]) -> list[_Rule]:
-        """The rules of all axes that hold: matrices first, then what these do not contain."""
+        """Return the rules of all axes that hold: matrices first, then what these do not contain."""
         mixing = self._first_that_holds([self._mixings(axis) for axis in axes])
         beside = [
             (rule,)
@@ -571,25 +571,29 @@ class _Work:
         return [*mixing, *self._first_that_holds(beside)]
 
     def _first_that_holds(self, asked: Sequence[Sequence[_Rule]]) -> list[_Rule]:
-        """Of each sequence of rules, the first that leaves f as it was."""
+        """Return the first rule of each sequence that leaves f as it was."""
         found: list[_Rule] = []
         open_ = [list(each) for each in asked if each]
         while open_:
-            held = self._holding([each[0] for each in open_])
+            held = self._keep_holding([each[0] for each in open_])
             found += held
             open_ = [each[1:] for each in open_ if each[0] not in held and len(each) > 1]
         return found
 
-    def _holding(self, rules: list[_Rule]) -> list[_Rule]:
-        """Those of the rules that leave f as it was: all at once, else those of each half."""
-        if not rules or self.outputs.moved(_acted(rules, self.leaves, self.rng)) <= _SAME:
+    def _keep_holding(self, rules: list[_Rule]) -> list[_Rule]:
+        """Return those of the rules that leave f as it was: all at once, else those of each half."""
+        if not rules or self.outputs.moved(_act(rules, self.leaves, self.rng)) <= _SAME:
             return rules
         half = len(rules) // 2
-        return [] if half == 0 else [*self._holding(rules[:half]), *self._holding(rules[half:])]
+        return (
+            []
+            if half == 0
+            else [*self._keep_holding(rules[:half]), *self._keep_holding(rules[half:])]
+        )
 
     def _mixings(self, axis: Dependence) -> list[_Rule]:
-        """Matrices on a linear axis: for each place of an axis that all its slots share, else the
-        same for all.
+        """Return matrices on a linear axis: for each place of an axis that all its slots share,
+        else the same for all.
         """
         own, null = axis.own_scalings(self.network.count)
         slots = tuple(axis.channels.slots[k] for k in own)
@@ -619,7 +623,9 @@ class _Work:
         acting = [rule for rule in mixing if isinstance(rule, _Mixing)]
         if any({*map(_part, slots)} & {*rule.parts} and rule.slots == slots for rule in acting):
             return
-        inside = np.array([_contained(slots, rule) for rule in acting]).reshape(-1, len(slots))
+        inside = np.array([_exponents_within(slots, rule) for rule in acting]).reshape(
+            -1, len(slots)
+        )
         rest = null_vectors(np.concatenate([inside @ null.T, np.zeros((1, len(null)))])) @ null
         if len(rest):
             yield _Scaling(slots, rest)
@@ -645,7 +651,7 @@ class _Work:
                 yield _Shift(slot, exit, self, taker[0] if taker else slot.leaf)
 
     def _stream(self, axis: Dependence) -> Iterator[_Rule]:
-        """What norms over the channels leave free."""
+        """Yield the rules that norms over the channels leave free."""
         sums = [exit for exit in axis.exits if exit.reader < 0 and exit.partner < 0]
         own = tuple(slot for slot in axis.channels.slots if slot.leaf < self.network.count)
         if not sums or len(own) < len(axis.channels.slots):
@@ -657,7 +663,7 @@ class _Work:
             yield _Ones(slot, slot.slices(self.leaves).shape[1])
 
     def absorbed(self, leaves: Arrays, exit: Exit, step: np.ndarray) -> Arrays | None:
-        """The leaves where the shift after an exit takes over a step of every channel."""
+        """Return the leaves where the shift after an exit takes over a step of every channel."""
         with arithmetic():
             return taken_over(self.folding, leaves, exit, step)
 
@@ -675,8 +681,8 @@ def _beside(slot: Slot, others: Sequence[Slot]) -> Slot | None:
     return None
 
 
-def _contained(slots: Sequence[Slot], rule: _Mixing) -> np.ndarray:
-    """The exponents with which scalar matrices of each head act on the heads' own slots."""
+def _exponents_within(slots: Sequence[Slot], rule: _Mixing) -> np.ndarray:
+    """Return the exponents with which scalar matrices of each head act on the heads' own slots."""
     found = np.zeros(len(slots))
     heads = {_part(each): sign for each, sign in zip(rule.each, rule.signs, strict=True) if each}
     sizes = {each.size for each in rule.each if each}
@@ -686,8 +692,8 @@ def _contained(slots: Sequence[Slot], rule: _Mixing) -> np.ndarray:
     return found
 
 
-def _acted(rules: Sequence[_Rule], leaves: Arrays, rng: np.random.Generator) -> Arrays:
-    """The leaves moved by an element of every rule."""
+def _act(rules: Sequence[_Rule], leaves: Arrays, rng: np.random.Generator) -> Arrays:
+    """Return the leaves moved by an element of every rule."""
     for rule in rules:
         leaves = rule.acted(leaves, rng) or leaves
     return leaves
@@ -700,19 +706,19 @@ def _meet(a: Part, b: Part) -> bool:
     return a[1] != b[1] or a[1] < 0 or (a[2] < b[3] and b[2] < a[3])
 
 
-def _counted(
+def _count(
     rules: Sequence[_Rule], leaves: Arrays, masks: Arrays
 ) -> tuple[list[tuple[_Rule, int]], bool]:
-    """Each rule with how many directions it adds, and whether their sum is exact.
+    """Return each rule with how many directions it adds, and whether their sum is exact.
 
     The ones directions come last: matrices are counted modulo them, by weights whose mean along the
     stream is taken off; rotations that keep the ones vector have no part in them.
     """
     ones = [rule for rule in rules if isinstance(rule, _Ones)]
     rest = [rule for rule in rules if not isinstance(rule, _Ones)]
-    found = _counted_ones(ones, leaves, masks)
+    found = _count_ones(ones, leaves, masks)
     taken = [part for rule in ones for part in rule.parts]
-    centred = _centred(ones, leaves)
+    centred = _center(ones, leaves)
     whole = {id(rule): rule.rank(leaves, masks, range(len(rule.parts))) for rule in rest}
     known: dict[tuple[int, tuple[int, ...]], int] = {}
     exact = True
@@ -749,8 +755,10 @@ def _counted(
     return sorted(found, key=lambda pair: order[id(pair[0])]), exact
 
 
-def _counted_ones(ones: Sequence[_Ones], leaves: Arrays, masks: Arrays) -> list[tuple[_Rule, int]]:
-    """The ones directions of each slot: those of two axes of one leaf, 1uᵀ and v1ᵀ, share 11ᵀ."""
+def _count_ones(ones: Sequence[_Ones], leaves: Arrays, masks: Arrays) -> list[tuple[_Rule, int]]:
+    """Return the ones directions of each slot: those of two axes of one leaf, 1uᵀ and v1ᵀ, share
+    11ᵀ.
+    """
     found: list[tuple[_Rule, int]] = []
     for k, rule in enumerate(ones):
         own = rule.rank(leaves, masks, (0,))
@@ -760,8 +768,8 @@ def _counted_ones(ones: Sequence[_Ones], leaves: Arrays, masks: Arrays) -> list[
     return found
 
 
-def _centred(ones: Sequence[_Ones], leaves: Arrays) -> Arrays:
-    """The leaves without the means that ones directions move."""
+def _center(ones: Sequence[_Ones], leaves: Arrays) -> Arrays:
+    """Return the leaves without the means that ones directions move."""
     found = list(leaves)
     for rule in ones:
         own = rule.slot.slices(found)

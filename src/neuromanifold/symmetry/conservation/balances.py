@@ -42,7 +42,7 @@ class Balance(Result):
     exponents: tuple[float, ...]
 
     def headline(self) -> str:
-        """The quantity that is kept for each channel."""
+        """Say which quantity is kept for each channel."""
         terms = [
             f"{'−' if a < 0 else '+'} {'' if abs(a) == 1 else f'{abs(a):g}'}‖{name}‖²"
             for name, a in sorted(
@@ -66,7 +66,7 @@ class Balance(Result):
         return self.channels.name if self.channels.name in writing else writing[0]
 
     def scaled(self, leaves: Sequence[np.ndarray]) -> np.ndarray:
-        """Σ_s a_s θ_s for each channel, (channels, D): the generators at θ."""
+        """Return Σ_s a_s θ_s for each channel, (channels, D): the generators at θ."""
         starts = np.cumsum([0, *(leaf.size for leaf in leaves)])
         rows = np.zeros((self.channels.size, starts[-1]))
         for slot, a in zip(self.channels.slots, self.exponents, strict=True):
@@ -81,7 +81,7 @@ class Balance(Result):
         return scale_slots(leaves, self.channels.slots, np.exp(np.outer(self.exponents, logs)))
 
     def values(self, leaves: Sequence[np.ndarray]) -> np.ndarray:
-        """The quantity of each channel."""
+        """Return the quantity of each channel."""
         sums = [(slot.slices(leaves) ** 2).sum(axis=1) for slot in self.channels.slots]
         return np.asarray(self.exponents) @ np.stack(sums)
 
@@ -104,19 +104,19 @@ class Scalings(Result):
         return sum(b.channels.size for b in self.balances)
 
     def headline(self) -> str:
-        """How many of which."""
+        """Say how many channels of which weights scale."""
         found = ", ".join(f"{b.channels.size} of {b.writer}" for b in self.balances) or "none"
         unseen = f"; not looked at: {', '.join(self.left_out)}" if self.left_out else ""
         return found + unseen
 
     def generators(self, params: Any) -> np.ndarray:
-        """Directions that change nothing, (k, D)."""
+        """Return directions that change nothing, (k, D)."""
         leaves = _float64(params)
         none = np.zeros((0, sum(leaf.size for leaf in leaves)))
         return np.concatenate([none, *(balance.scaled(leaves) for balance in self.balances)])
 
     def quantities(self, params: Any) -> ConservedQuantities:
-        """What gradient flow keeps: one number for each channel, labelled by the leaf that
+        """Return what gradient flow keeps: one number for each channel, labelled by the leaf that
         writes it.
         """
         leaves, seen = _float64(params), [b.writer for b in self.balances]
@@ -135,8 +135,8 @@ class Scalings(Result):
 
 
 def channel_scalings(f: Model, params: Params, x: Samples, *, key: Any = None) -> Scalings:
-    """Scalings of single channels under which f does not change: of convolutions, residual streams,
-    gated units, any graph.
+    """Return scalings of single channels under which f does not change: of convolutions, residual
+    streams, gated units, any graph.
 
     Hidden axes are read from the graph, and the scalings from its operations: the exponents a_s of
     the slots solve linear equations, one for each sum and each function that is not homogeneous
@@ -170,7 +170,9 @@ def _balances(axes: Sequence[Dependence], network: Opened) -> Iterator[Balance]:
 
 
 def _deviation(network: Opened, balances: Sequence[Balance], rng: np.random.Generator) -> float:
-    """By how much f moves when every channel is scaled at random, relative to its largest value."""
+    """Return by how much f moves when every channel is scaled at random, relative to its largest
+    value.
+    """
     leaves = list(network.leaves)
     for balance in balances:
         leaves = balance.acted(leaves, rng.uniform(-0.5, 0.5, balance.channels.size))
@@ -188,8 +190,8 @@ def _deviation(network: Opened, balances: Sequence[Balance], rng: np.random.Gene
 
 
 def _canonical(null: np.ndarray) -> np.ndarray:
-    """The basis of a space with the identity at the first slots that allow it: the same, however
-    the space was found.
+    """Return the basis of a space with the identity at the first slots that allow it: the same,
+    however the space was found.
     """
     first: list[int] = []
     for slot in range(null.shape[1]):
@@ -200,8 +202,8 @@ def _canonical(null: np.ndarray) -> np.ndarray:
 
 
 def _exponents(row: np.ndarray, channels: Channels) -> tuple[float, ...]:
-    """Whole numbers without a common divisor where they are such, positive for the first that
-    reads the channels.
+    """Return whole numbers without a common divisor where they are such, positive for the first
+    that reads the channels.
     """
     reading = [
         k
@@ -217,7 +219,7 @@ def _exponents(row: np.ndarray, channels: Channels) -> tuple[float, ...]:
 
 
 def _number_of_channel(slot: Slot, shape: tuple[int, ...]) -> np.ndarray:
-    """Which channel each entry of a leaf belongs to, flat; −1 where it belongs to none."""
+    """Say which channel each entry of a leaf belongs to, flat; −1 where it belongs to none."""
     axis = [1] * len(shape)
     axis[slot.axis] = -1
     numbers = slot.spread(np.arange(slot.size), shape[slot.axis], fill=-1.0).astype(int)

@@ -35,7 +35,7 @@ class ConservedQuantities(Result, eqx.Module):
         return len(self.labels)
 
     def headline(self) -> str:
-        """The first few, each with its value."""
+        """Say the first few, each with its value."""
         if np.ndim(self.values) != 1 or is_traced(self.values):
             return f"{len(self)} quantities, {brief(self.values)}"
         shown = [
@@ -92,7 +92,7 @@ def _filter_values(net: LinearConvNet, params: Any) -> Any:
 
 
 def _watched(f: MLP | LinearConvNet, params: Any, x: Any, y: Any) -> Any:
-    """The values of the conserved quantities along a training run."""
+    """Return the values of the conserved quantities along a training run."""
     return conserved_quantities(f, params).values
 
 
@@ -100,7 +100,7 @@ conserved_quantities_probe = Probe(_watched, "conserved_quantities", ("quantity"
 
 
 def _entries(net: MLP, layer: int) -> list[tuple[str, int, int, float]]:
-    """(label, i, j, factor of V_{·i}·V_{·j}) of each quantity of a hidden layer."""
+    """Return (label, i, j, factor of V_{·i}·V_{·j}) of each quantity of a hidden layer."""
     degrees, slopes = hidden(net, degree)[layer], hidden(net, linear_slope)[layer]
     entries = []
     for i in range(len(degrees)):

@@ -36,7 +36,7 @@ class AffineFields:
 
     @staticmethod
     def of(group: Any) -> "AffineFields":
-        """All generators of a group, or one sentence on why they are no such fields."""
+        """Return all generators of a group, or one sentence on why they are no such fields."""
         own = _continuous(group)
         fields = AffineFields(own, _shapes(own), np.eye(own.dimension), _labels(own))
         fields._check()
@@ -48,7 +48,7 @@ class AffineFields:
         return len(self.combinations)
 
     def generators(self, params: Any) -> Float[Any, "k D"]:
-        """The fields at θ, one row each, columns in `ravel_pytree(params)` order."""
+        """Return the fields at θ, one row each, columns in `ravel_pytree(params)` order."""
         rows = self.group.generators(params)
         return (
             jnp.asarray(self.combinations, rows.dtype) @ rows
@@ -57,21 +57,21 @@ class AffineFields:
         )
 
     def linear_images(self, params: Any) -> Float[Any, "k D"]:
-        """Aθ for the linear part A of each field."""
+        """Return Aθ for the linear part A of each field."""
         return self.generators(params) - self.generators(jax.tree.map(lambda a: 0.0 * a, params))
 
     def combined(
         self, combinations: Float[np.ndarray, "k g"], labels: tuple[str, ...]
     ) -> "AffineFields":
-        """Combinations of these."""
+        """Return combinations of these fields."""
         return AffineFields(self.group, self.shapes, combinations @ self.combinations, labels)
 
     def draw(self, rng: np.random.Generator) -> Any:
-        """Standard normal θ."""
+        """Draw θ from the standard normal distribution."""
         return jax.tree.map(lambda a: rng.standard_normal(a.shape), self.shapes)
 
     def _check(self) -> None:
-        """X(θ + η) − X(θ) = X(η) − X(0) at random θ, η."""
+        """Check that X(θ + η) − X(θ) = X(η) − X(0) at random θ, η."""
         rng = np.random.default_rng(0)
         with arithmetic():
             one, two = self.draw(rng), self.draw(rng)
@@ -98,7 +98,7 @@ def _continuous(group: Any) -> LieGroup | HadamardGroup:
 
 
 def _shapes(group: Any) -> Any:
-    """θ as a tree of shapes."""
+    """Return θ as a tree of shapes."""
     if isinstance(group, FlowGroup):
         return [jax.ShapeDtypeStruct(shape, np.float64) for shape in group.ansatz.shapes]
     drawn = jax.eval_shape(lambda key: group.net.init(key=key), jax.random.key(0))
@@ -136,14 +136,14 @@ class ConservationLaws(Result):
         return self.gap >= SMALLEST_GAP
 
     def headline(self) -> str:
-        """How many of each."""
+        """Say how many laws of each kind there are."""
         doubt = "" if self.decided else f" (undecided: gap {self.gap:.2g})"
         return (
             f"{self.symmetric.dimension} of gradient flow, {self.skew.dimension} of momentum{doubt}"
         )
 
     def quantities(self, params: Any) -> Any:
-        """Q(θ) of every law of gradient flow."""
+        """Return Q(θ) of every law of gradient flow."""
         if is_traced(params):
             return _quadratic(self.symmetric, params)
         follow = follower(params)
@@ -152,7 +152,7 @@ class ConservationLaws(Result):
         return follow(found)
 
     def momenta(self, params: Any, velocity: Any, time: Any = 0.0, *, friction: float = 0.0) -> Any:
-        """e^{μt}⟨θ̇, Aθ + b⟩ of every law of the heavy ball with friction μ."""
+        """Return e^{μt}⟨θ̇, Aθ + b⟩ of every law of the heavy ball with friction μ."""
         given, expected = (
             [np.shape(leaf) for leaf in jax.tree.leaves(tree)] for tree in (velocity, params)
         )
@@ -173,8 +173,8 @@ class ConservationLaws(Result):
 
 
 def conservation_laws(group: Any) -> ConservationLaws:
-    """The laws that a continuous group's symmetric and skew fields give; a field that is neither
-    gives none.
+    """Return the laws that a continuous group's symmetric and skew fields give; a field that is
+    neither gives none.
 
     Of every group with generators: of a described network (`nm.symmetry_group(net)`,
     `ScalingGroup`, …), of any network (`nm.symmetry_group(f, params, x, key=key)`), and of one that
@@ -209,8 +209,8 @@ def conservation_laws(group: Any) -> ConservationLaws:
 
 
 def _size(fields: AffineFields, point: Any) -> float:
-    """What a linear part of the fields' own size would be at least: translations have none but
-    rounding.
+    """Return what a linear part of the fields' own size would be at least: translations have none
+    but rounding.
     """
     return max(
         _DEPENDENT * float(np.linalg.norm(fields.generators(point), axis=1).max(initial=0.0)),
@@ -221,8 +221,8 @@ def _size(fields: AffineFields, point: Any) -> float:
 def _subspace(
     fields: AffineFields, conditions: np.ndarray, name: str
 ) -> tuple[AffineFields, float]:
-    """The fields whose conditions, linear in them and of the size of 1, all vanish (the group's
-    own where they suffice), and the gap.
+    """Return the fields whose conditions, linear in them and of the size of 1, all vanish (the
+    group's own where they suffice), and the gap.
     """
     if not fields.dimension:
         return fields, np.inf
@@ -238,7 +238,7 @@ def _subspace(
 
 
 def _independent(fields: AffineFields, points: list[Any]) -> tuple[AffineFields, float]:
-    """The fields that are independent at a point, translations first, then those that do not
+    """Return the fields that are independent at a point, translations first, then those that do not
     follow; and the gap.
     """
     if not fields.dimension:
@@ -267,7 +267,7 @@ def _independent(fields: AffineFields, points: list[Any]) -> tuple[AffineFields,
 
 
 def _quadratic(fields: AffineFields, params: Any) -> Any:
-    """½⟨θ, V(θ)⟩ + ½⟨θ, V(0)⟩."""
+    """Return ½⟨θ, V(θ)⟩ + ½⟨θ, V(0)⟩."""
     whole, constant = (
         fields.generators(at) for at in (params, jax.tree.map(jnp.zeros_like, params))
     )

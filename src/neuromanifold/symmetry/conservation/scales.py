@@ -46,7 +46,7 @@ SEARCH = ScaleSearch()
 def hadamard_scales(
     model: Any, loss: Loss, search: ScaleSearch, weights: Any, x: Any, y: Any
 ) -> Any:
-    """c as a tree like `weights`, found by maximising ‖c ⊙ ∇_W L‖ − λ‖c − 1‖² from c = 1.
+    """Return c as a tree like `weights`, found by maximising ‖c ⊙ ∇_W L‖ − λ‖c − 1‖² from c = 1.
     Traceable.
     """
     gradient, unravel = ravel_pytree(jax.grad(lambda w: loss(called(model, w, x), y))(weights))

@@ -60,7 +60,7 @@ class Teleportation(Result):
     history: Array
 
     def headline(self) -> str:
-        """What changed."""
+        """Say what the teleportation changed."""
         return (
             f"gradient norm {self.gradient_norm.before:.4g} → {self.gradient_norm.after:.4g}, "
             "alignment "
@@ -127,7 +127,7 @@ def teleport(
                 f"the teleportation moved f by {deviation:.1e} of its size, beyond `rtol` = "
                 f"{rtol:.0e}; lower `bound`."
             )
-        model, theta = _continued(group, moved)
+        model, theta = _continue(group, moved)
         norms = Change(*(_norm(m, loss, p, x, y) for m, p in ((net, params), (model, theta))))
         aligned = Change(
             alignment(net, params, x, y, loss=loss), alignment(model, theta, x, y, loss=loss)
@@ -191,7 +191,7 @@ class Search:
 
 
 def gradient_norm(model: Any, loss: Loss, params: Any, x: Any, y: Any) -> Any:
-    """‖∇_θ loss(f_θ(x), y)‖."""
+    """Return ‖∇_θ loss(f_θ(x), y)‖."""
     gradient = jax.grad(lambda p: loss(called(model, p, x), y))(params)
     return jnp.sqrt(sum(jnp.vdot(leaf, leaf) for leaf in jax.tree.leaves(gradient)))
 
@@ -209,7 +209,7 @@ def _search(search: Search, start: Any, x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def search_orbit(search: Search, start: Any, x: Any, y: Any) -> tuple[Any, Any]:
-    """The best coordinates met, and the gradient norm at each step. Traceable."""
+    """Return the best coordinates met, and the gradient norm at each step. Traceable."""
     group, ascent = search.group, search.ascent
 
     def objective(coordinates: Any):
@@ -256,8 +256,8 @@ def _beginnings(search: Search) -> np.ndarray:
 
 
 def orbit_norm(group: Group, loss: Loss, start: Any, coordinates: Any, x: Any, y: Any) -> Any:
-    """‖∇_θ L‖ at the point of the orbit with the given coordinates; of an extended model only θ
-    counts as parameters.
+    """Return ‖∇_θ L‖ at the point of the orbit with the given coordinates; of an extended model
+    only θ counts as parameters.
     """
     moved = group.exponential(coordinates).act(start)
     if isinstance(moved, Extended):
@@ -271,7 +271,7 @@ def orbit_norm(group: Group, loss: Loss, start: Any, coordinates: Any, x: Any, y
     return gradient_norm(group.model, loss, moved, x, y)
 
 
-def _continued(group: Group, moved: Any) -> tuple[Any, Any]:
+def _continue(group: Group, moved: Any) -> tuple[Any, Any]:
     if isinstance(group, HadamardGroup):
         return group.model.frozen(moved.factors), moved.params
     return group.net, moved

@@ -43,7 +43,7 @@ class Term:
         return coefficient, source, target
 
     def push(self, coefficients: Any, leaves: Sequence[Any]) -> Any:
-        """C ∘ θ_source."""
+        """Return C ∘ θ_source."""
         return (
             coefficients
             if self.source < 0
@@ -51,7 +51,7 @@ class Term:
         )
 
     def pull(self, cotangents: Sequence[Any], leaves: Sequence[Any]) -> Any:
-        """The derivative of ⟨cotangent, C ∘ θ_source⟩ by C."""
+        """Return the derivative of ⟨cotangent, C ∘ θ_source⟩ by C."""
         if self.source < 0:
             return cotangents[self.target]
         coefficient, source, target = self.letters
@@ -80,12 +80,12 @@ class Ansatz:
         return tuple(np.cumsum([0, *(term.size for term in self.terms)])[:-1].tolist())
 
     def parts(self, coefficients: Any) -> list[Any]:
-        """(C_1, C_2, …) from one vector."""
+        """Return (C_1, C_2, …) from one vector."""
         cuts = zip(self.terms, self.starts, strict=True)
         return [coefficients[start : start + term.size].reshape(term.shape) for term, start in cuts]
 
     def push(self, coefficients: Any, leaves: Sequence[Any], constant: Any = 1.0) -> list[Any]:
-        """V_c(θ), leaf by leaf; with `constant=0` its linear part alone."""
+        """Return V_c(θ), leaf by leaf; with `constant=0` its linear part alone."""
         self.check(leaves)
         found = [jnp.zeros_like(leaf) for leaf in leaves]
         for term, part in zip(self.terms, self.parts(coefficients), strict=True):
@@ -102,12 +102,12 @@ class Ansatz:
             )
 
     def pull(self, cotangents: Sequence[Any], leaves: Sequence[Any]) -> Any:
-        """The row (⟨cotangent, V_a(θ)⟩)_a over the coefficients."""
+        """Return the row (⟨cotangent, V_a(θ)⟩)_a over the coefficients."""
         return jnp.concatenate([term.pull(cotangents, leaves).reshape(-1) for term in self.terms])
 
 
 def everything(shapes: Sequence[tuple[int, ...]]) -> Ansatz:
-    """All affine fields: D² + D coefficients, for small networks and for checking the other
+    """Return all affine fields: D² + D coefficients, for small networks and for checking the other
     ansatz.
     """
     terms = [translation(k, shape, tuple(() for _ in shape)) for k, shape in enumerate(shapes)]
@@ -154,12 +154,12 @@ def by_axes(shapes: Sequence[tuple[int, ...]], labels: Sequence[Axes]) -> Ansatz
 
 
 def translation(k: int, shape: tuple[int, ...], axes: Axes) -> Term:
-    """δθ_k = C."""
+    """Return the term δθ_k = C."""
     return Term(k, -1, f"{_LETTERS[: len(shape)]}->{_LETTERS[: len(shape)]}", tuple(shape), axes)
 
 
 def _mixing(k: int, shape: tuple[int, ...], axes: Axes, i: int, each: int | None = None) -> Term:
-    """gl on axis i, for each place of axis `each` its own."""
+    """Return the term of gl on axis i, for each place of axis `each` its own."""
     source = _LETTERS[: len(shape)]
     target = source[:i] + "n" + source[i + 1 :]
     lead = "" if each is None else source[each]
@@ -208,8 +208,8 @@ def _same_axes(axes: Axes, other: Axes) -> bool:
 
 
 def _matchings(target: Axes, source: Axes) -> list[dict[int, int]]:
-    """All largest ways to give axes of the target axes of the source of the same label, each at
-    most once.
+    """Return all largest ways to give axes of the target axes of the source of the same label, each
+    at most once.
     """
     found: list[dict[int, int]] = [{}]
     for i, axis in enumerate(target):
@@ -220,8 +220,8 @@ def _matchings(target: Axes, source: Axes) -> list[dict[int, int]]:
 
 
 def orbit_numbers(term: Term, sizes: dict[int, int], moving: frozenset[int]) -> np.ndarray:
-    """For each coefficient of a term: which coefficients equal it when two places of each atom in
-    `moving` are told apart, the rest not.
+    """Return for each coefficient of a term: which coefficients equal it when two places of each
+    atom in `moving` are told apart, the rest not.
 
     A tuple of places is written with 0 and 1 for the two, and 2, 3, … for the others in the order
     in which they appear.
@@ -244,7 +244,7 @@ def orbit_numbers(term: Term, sizes: dict[int, int], moving: frozenset[int]) -> 
 def _digits(
     places: np.ndarray, axis: Axis, sizes: dict[int, int], n: int
 ) -> list[tuple[int, np.ndarray]]:
-    """The place on an axis as one place on each of its atoms."""
+    """Return the place on an axis as one place on each of its atoms."""
     if not axis:
         return [(-1, places)] if n > 1 else []
     digits = np.unravel_index(places, [sizes[a] for a in axis])

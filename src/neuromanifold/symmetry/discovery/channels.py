@@ -28,7 +28,7 @@ class Slot:
 
     @staticmethod
     def at(leaf: int, axis: int, place: Place) -> "Slot":
-        """The slot of a leaf where an axis of it has a place of the channels."""
+        """Return the slot of a leaf where an axis of it has a place of the channels."""
         return Slot(leaf, axis, place.before, place.size, place.after, place.start)
 
     @property
@@ -37,11 +37,11 @@ class Slot:
         return self.before * self.size * self.after
 
     def slices(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        """The entries of each channel, (size, rest)."""
+        """Return the entries of each channel, (size, rest)."""
         return self._viewed(arrays[self.leaf]).reshape(self.size, -1)
 
     def put(self, arrays: Arrays, slices: np.ndarray) -> None:
-        """Other entries in their place; the leaf is copied."""
+        """Put `slices` in the place of the channels' entries; the leaf is copied."""
         a = np.array(arrays[self.leaf])
         view = self._viewed(a)
         view[...] = slices.reshape(view.shape)
@@ -54,13 +54,15 @@ class Slot:
         arrays[self.leaf] = a
 
     def kept(self, which: np.ndarray) -> np.ndarray:
-        """The places of the axis where these channels are (a mask, or numbers in some order)."""
+        """Return the places of the axis where these channels are (a mask, or numbers in some
+        order).
+        """
         places = self.start + np.arange(self.length)
         return places.reshape(self.before, self.size, self.after)[:, which].ravel()
 
     def spread(self, values: np.ndarray, total: int, fill: float = 1.0) -> np.ndarray:
-        """One number for each channel as one for each of `total` places of the axis, `fill` where
-        it has none.
+        """Return one number for each channel as one for each of `total` places of the axis, `fill`
+        where it has none.
         """
         found = np.full(total, fill, np.result_type(values, np.float64))
         found[self.start : self.start + self.length] = np.tile(
@@ -69,7 +71,7 @@ class Slot:
         return found
 
     def _viewed(self, a: np.ndarray) -> np.ndarray:
-        """A view of the leaf with the channels in front."""
+        """Return a view of the leaf with the channels in front."""
         part = np.moveaxis(a, self.axis, 0)[self.start : self.start + self.length]
         # Splitting the first axis of a view copies nothing.
         split = part.reshape(self.before, self.size, self.after, *part.shape[1:])
@@ -96,11 +98,11 @@ class Channels:
     slots: tuple[Slot, ...]
 
     def written(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        """What makes each channel, (size, rest)."""
+        """Return what makes each channel, (size, rest)."""
         return self._joined(arrays, False)
 
     def read(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        """What is made of each channel, (size, rest)."""
+        """Return what is made of each channel, (size, rest)."""
         return self._joined(arrays, True)
 
     def _joined(self, arrays: Sequence[np.ndarray], reads: bool) -> np.ndarray:
@@ -110,7 +112,7 @@ class Channels:
     def changed(
         self, arrays: Sequence[np.ndarray], which: np.ndarray, value: float = 0.0
     ) -> Arrays:
-        """The parameters with the chosen channels' slices set to a number."""
+        """Return the parameters with the chosen channels' slices set to a number."""
         found = list(arrays)
         for slot in self.slots:
             slices = slot.slices(found).copy()
@@ -121,7 +123,7 @@ class Channels:
     def rewritten(
         self, arrays: Sequence[np.ndarray], written: np.ndarray, read: np.ndarray
     ) -> Arrays:
-        """The parameters with other entries of all channels."""
+        """Return the parameters with other entries of all channels."""
         found, starts = list(arrays), [0, 0]
         for slot in self.slots:
             whole, start = (read, starts[1]) if slot.reads else (written, starts[0])
@@ -132,7 +134,7 @@ class Channels:
 
 
 def slots_by_atom(labels: Labels, leaves: int) -> dict[int, tuple[Slot, ...]]:
-    """For each atom that the first `leaves` inputs have, where they have it."""
+    """Return for each atom that the first `leaves` inputs have, where they have it."""
     found: dict[int, list[Slot]] = {}
     for leaf, axes in enumerate(labels.inputs[:leaves]):
         for axis, atoms in enumerate(axes):

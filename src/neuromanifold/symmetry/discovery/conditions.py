@@ -83,7 +83,7 @@ class NetworkSampler:
         return [_scale(leaf) for leaf in jax.tree.leaves(self.params)]
 
     def draw(self, rng: np.random.Generator, count: int | None = None) -> list[np.ndarray]:
-        """Random leaves, `count` of each in front."""
+        """Draw random leaves; with `count`, so many of each in front."""
         front = () if count is None else (count,)
         return [
             s * rng.standard_normal((*front, *shape))
@@ -91,11 +91,11 @@ class NetworkSampler:
         ]
 
     def draw_input(self, rng: np.random.Generator, count: int) -> Any:
-        """Random inputs."""
+        """Draw `count` random inputs."""
         return jax.tree.map(lambda leaf: _like(rng, leaf, count), self.one)
 
     def draw_cotangent(self, rng: np.random.Generator, count: int) -> Any:
-        """Random directions in the space of outputs."""
+        """Draw `count` random directions in the space of outputs."""
         shapes = self.reading.outputs
         return jax.tree.map(lambda a: rng.standard_normal((count, *a.shape)), shapes)
 
@@ -135,7 +135,7 @@ class NetworkSampler:
         return all(bool(jnp.abs(a - b).max() <= _EQUAL * jnp.abs(b).max()) for a, b in pairs)
 
     def permuted(self, a: Any, axes: Axes, order: dict[int, np.ndarray]) -> Any:
-        """An array with the places of some atoms permuted on all its axes."""
+        """Return an array with the places of some atoms permuted on all its axes."""
         for at, axis in enumerate(axes):
             places = self.places(axis, order)
             if places is not None:
@@ -143,7 +143,7 @@ class NetworkSampler:
         return a
 
     def places(self, axis: tuple[int, ...], order: dict[int, np.ndarray]) -> np.ndarray | None:
-        """Which place of an axis goes where; None where none moves."""
+        """Say which place of an axis goes where; None where none moves."""
         grid = None
         for place in self.labels.places(axis):
             if place.atom in order:
@@ -154,7 +154,7 @@ class NetworkSampler:
         return grid
 
     def numbers(self, ansatz: Ansatz, moving: frozenset[int]) -> np.ndarray:
-        """For each coefficient, the number of the one it shares with all that a renaming of
+        """Return for each coefficient, the number of the one it shares with all that a renaming of
         places makes of it.
         """
         found, start = [], 0
@@ -167,8 +167,8 @@ class NetworkSampler:
     def conditions(
         self, ansatz: Ansatz, numbers: np.ndarray, rngs: Sequence[np.random.Generator]
     ) -> Iterator[np.ndarray]:
-        """⟨Jᵀu, V_a(θ)⟩ for every candidate a, at random (θ, x, u), for each generator in turn:
-        each row has parameters of its own.
+        """Yield ⟨Jᵀu, V_a(θ)⟩ for every candidate a, at random (θ, x, u), for each generator in
+        turn: each row has parameters of its own.
         """
         unknowns = int(numbers.max(initial=-1)) + 1
         count = int(1.2 * unknowns) + MARGIN
@@ -189,8 +189,8 @@ class NetworkSampler:
     def products(
         self, ansatz: Ansatz, fields: np.ndarray, rng: np.random.Generator, count: int
     ) -> np.ndarray:
-        """⟨Jᵀu, V_c(θ)⟩ at random (θ, x, u) for some fields, relative to the lengths of c and of
-        the row over all candidates.
+        """Return ⟨Jᵀu, V_c(θ)⟩ at random (θ, x, u) for some fields, relative to the lengths of c
+        and of the row over all candidates.
         """
         found, step, numbers = [], _at_once(ansatz.size, count), np.arange(ansatz.size)
         for _ in range(0, count, step):
@@ -203,7 +203,7 @@ class NetworkSampler:
         return np.concatenate(found) / np.linalg.norm(fields, axis=1)
 
     def tangent_rows(self, leaves: Any, rng: np.random.Generator, count: int) -> np.ndarray:
-        """Rows of J at θ, each a random combination of rows at a few random inputs."""
+        """Return rows of J at θ, each a random combination of rows at a few random inputs."""
         each = _INPUTS_PER_ROW if self.bends else 4
         step = each * max(1, _at_once(self.size, each * count) // each)
         found = []
@@ -219,7 +219,7 @@ class NetworkSampler:
         return any(map(self.reading.program.bends, self.reading.program.nodes))
 
     def draw_wide(self, rng: np.random.Generator, count: int) -> Any:
-        """Random inputs; where f bends, half of them from a tenth of the size to a hundred
+        """Draw random inputs; where f bends, half of them from a tenth of the size to a hundred
         times, so that rare units are met.
         """
         x = self.draw_input(rng, count)
@@ -247,8 +247,8 @@ def _reading(f: Model, params: Signature, x: Signature) -> _Reading:
     return _Reading(program, axis_labels(program), read(f, *arguments)[1])
 
 
-def _pulled(f: Model, structure: Any, leaves: Any, x: Any, u: Any) -> list[Any]:
-    """Jᵀu for the leaves of the parameters of `f`."""
+def _pull_back(f: Model, structure: Any, leaves: Any, x: Any, u: Any) -> list[Any]:
+    """Return Jᵀu for the leaves of the parameters of `f`."""
 
     def outputs(leaves: Any) -> Any:
         found = called(f, jax.tree.unflatten(structure, leaves), x)
@@ -268,10 +268,10 @@ def _condition_rows(
     x: Any,
     u: Any,
 ) -> Any:
-    """⟨Jᵀu, V_a(θ)⟩ at each (θ, x, u), added up over candidates of one number."""
+    """Return ⟨Jᵀu, V_a(θ)⟩ at each (θ, x, u), added up over candidates of one number."""
 
     def row(leaves: Any, x: Any, u: Any) -> Any:
-        full = ansatz.pull(_pulled(f, structure, leaves, x, u), leaves)
+        full = ansatz.pull(_pull_back(f, structure, leaves, x, u), leaves)
         return jax.ops.segment_sum(full, numbers, num_segments=unknowns)
 
     return jax.vmap(row)(leaves, x, u)
@@ -279,16 +279,18 @@ def _condition_rows(
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _tangent_rows(f: Model, structure: Any, leaves: Any, x: Any, u: Any) -> Any:
-    """Jᵀu at one θ and each (x, u)."""
+    """Return Jᵀu at one θ and each (x, u)."""
 
     def row(x: Any, u: Any) -> Any:
-        return jnp.concatenate([leaf.reshape(-1) for leaf in _pulled(f, structure, leaves, x, u)])
+        return jnp.concatenate(
+            [leaf.reshape(-1) for leaf in _pull_back(f, structure, leaves, x, u)]
+        )
 
     return jax.vmap(row)(x, u)
 
 
 def _at_once(cost: int, count: int) -> int:
-    """How many rows are computed together: a multiple of 4, at most 256."""
+    """Return how many rows to compute together: a multiple of 4, at most 256."""
     return 4 * int(np.clip(_AT_ONCE // max(1, 4 * cost), 1, min(64, -(-count // 4))))
 
 

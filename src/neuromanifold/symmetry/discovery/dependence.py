@@ -74,7 +74,7 @@ class Form:
     data: Sets = frozenset()
 
     def times_data(self) -> "Form":
-        """The same times a value of the data."""
+        """Return the form of this value times a value of the data."""
         return replace(self, slot=-1, data=self.support)
 
 
@@ -139,8 +139,8 @@ class Dependence:
         return np.array(exit.degree)[None]
 
     def factors(self, ratios: np.ndarray, tolerance: float) -> np.ndarray:
-        """By what each exit's value is multiplied, (exits, channels), where slots are multiplied by
-        `ratios` (slots, channels); nan where that is not known.
+        """Return by what each exit's value is multiplied, (exits, channels), where slots are
+        multiplied by `ratios` (slots, channels); nan where that is not known.
 
         `tolerance` is what the logarithm of a ratio may be off by.
         """
@@ -178,8 +178,8 @@ class HiddenAxes:
 def hidden_axes(
     program: Program, labels: Labels, names: Sequence[str], neutral: Mapping[int, float]
 ) -> HiddenAxes:
-    """The axes of parameters that neither sample nor output shares and that two or more leaves
-    have; the first inputs of the program are the leaves, by these names.
+    """Return the axes of parameters that neither sample nor output shares and that two or more
+    leaves have; the first inputs of the program are the leaves, by these names.
 
     `neutral` are leaves that have one number at every channel, which they keep.
     """
@@ -209,19 +209,19 @@ def hidden_axes(
 
 
 def read_hidden_axes(network: Opened, neutral: Mapping[int, float] | None = None) -> HiddenAxes:
-    """The hidden axes of a network with its statistics among its leaves, read once."""
-    return _described(network.graph, network.names, tuple(sorted((neutral or {}).items())))
+    """Return the hidden axes of a network with its statistics among its leaves, read once."""
+    return _read_hidden_axes(network.graph, network.names, tuple(sorted((neutral or {}).items())))
 
 
 @lru_cache(maxsize=32)
-def _described(
+def _read_hidden_axes(
     graph: Graph, names: tuple[str, ...], neutral: tuple[tuple[int, float], ...]
 ) -> HiddenAxes:
     return hidden_axes(graph.program, graph.labels, names, dict(neutral))
 
 
 def null_vectors(rows: np.ndarray) -> np.ndarray:
-    """A basis of the vectors that small whole-numbered rows annihilate, one in each row."""
+    """Return a basis of the vectors that small whole-numbered rows annihilate, one in each row."""
     _, s, V = np.linalg.svd(rows)
     return V[int((s > 1e-9 * max(s.max(initial=0.0), 1.0)).sum()) :]
 
@@ -256,7 +256,7 @@ class _Pass:
         return self.found()
 
     def _beside(self) -> dict[int, Operand]:
-        """What the inputs without the axis are."""
+        """Return what the inputs without the axis are."""
         count, found = len(self.names), dict[int, Operand]()
         for k, i in enumerate(self.program.inputs):
             if i not in self.known:
@@ -359,20 +359,20 @@ class _Pass:
         self.exits.append(Exit(node, value, where.axis, place, *rest))
 
     def reached(self, value: int, found: Mapping[Where, Form]) -> list[Form]:
-        """The forms of a value by where it has the channels; all of them must be known."""
+        """Return the forms of a value by where it has the channels; all of them must be known."""
         at = self.where(value)
         if set(at) != set(found):
             raise Unknown
         return [found[w] for w in at]
 
     def in_order(self, value: int, forms: Sequence[Form]) -> list[Form]:
-        """Forms that go on in the order of where they are."""
+        """Return forms that go on in the order of where they are."""
         if len(self.where(value)) != len(forms):
             raise Unknown
         return list(forms)
 
     def on_axes(self, node: Node, axis_of: Callable[[int], int | None]) -> list[Form]:
-        """The forms of the first operand where each axis becomes another."""
+        """Return the forms of the first operand where each axis becomes another."""
         found = {}
         for w, form in zip(self.where(node.inputs[0]), self.known[node.inputs[0]], strict=True):
             axis = axis_of(w.axis)
@@ -387,11 +387,11 @@ Results = list[list[Form]]
 Rule = Callable[[_Pass, Node, list[Operand]], Results]
 
 
-def _aligned(
+def _align(
     at: _Pass, node: Node, operands: Sequence[Operand]
 ) -> list[tuple[list[Form], list[str]]]:
-    """For each place of the result: the forms of the operands that have the channels there, and
-    what the others are.
+    """Return for each place of the result: the forms of the operands that have the channels there,
+    and what the others are.
     """
     others = [operand for operand in operands if isinstance(operand, str)]
     keys, shape = at.where(node.outputs[0]), at.program.values[node.outputs[0]].shape
@@ -409,7 +409,7 @@ def _aligned(
     return found
 
 
-def _joined(at: _Pass, forms: Sequence[Form], others: Sequence[str]) -> Form:
+def _join(at: _Pass, forms: Sequence[Form], others: Sequence[str]) -> Form:
     """A sum or a choice of values: they must have one degree and one parity; that of a value
     without the axis is zero, unless it is zero itself.
     """
@@ -428,7 +428,7 @@ def _joined(at: _Pass, forms: Sequence[Form], others: Sequence[str]) -> Form:
         slot=-1,
         of=_slots(forms),
         support=_ALWAYS if beside else _either(*(form.support for form in forms)),
-        data=_united(forms, any(other == _DATA for other in others)),
+        data=_unite(forms, any(other == _DATA for other in others)),
     )
 
 
@@ -447,7 +447,7 @@ def _both(one: Sets, two: Sets) -> Sets:
     return _either(frozenset(a | b for a in one for b in two))
 
 
-def _united(forms: Sequence[Form], beside: bool = False) -> Sets:
+def _unite(forms: Sequence[Form], beside: bool = False) -> Sets:
     """Where some of several values depend on the sample."""
     return _ALWAYS if beside else _either(*(form.data for form in forms))
 
@@ -455,15 +455,15 @@ def _united(forms: Sequence[Form], beside: bool = False) -> Sets:
 def _add(at: _Pass, node: Node, operands: list[Operand]) -> Results:
     if len(operands) == 1:
         return _same_place(at, node, operands)
-    return [[_joined(at, forms, others) for forms, others in _aligned(at, node, operands)]]
+    return [[_join(at, forms, others) for forms, others in _align(at, node, operands)]]
 
 
 def _bend(at: _Pass, node: Node, operands: list[Operand]) -> Results:
     """Maxima, minima, comparisons: of one degree, and with no change of sign."""
     found = []
     gate = not at.program.values[node.outputs[0]].real
-    for forms, others in _aligned(at, node, operands):
-        joined = _joined(at, forms, others)
+    for forms, others in _align(at, node, operands):
+        joined = _join(at, forms, others)
         at.demand_parity(joined.parity)
         found.append(_gate(joined) if gate else replace(joined, linear=False))
     return [found]
@@ -476,10 +476,10 @@ def _gate(form: Form) -> Form:
 
 def _logic(at: _Pass, node: Node, operands: list[Operand]) -> Results:
     found = []
-    for forms, others in _aligned(at, node, operands):
+    for forms, others in _align(at, node, operands):
         if not all(form.gate for form in forms):
             raise Unknown
-        data = _united(forms, _DATA in others)
+        data = _unite(forms, _DATA in others)
         found.append(replace(forms[0], of=_slots(forms), data=data))
     return [found]
 
@@ -491,14 +491,14 @@ def _select(at: _Pass, node: Node, operands: list[Operand]) -> Results:
         raise Unknown
     if all(isinstance(case, str) for case in cases):
         data = any(case == _DATA for case in cases)
-        found = [replace(f, gate=False, data=_united([f], data)) for f in gates]
+        found = [replace(f, gate=False, data=_unite([f], data)) for f in gates]
         return [at.in_order(node.outputs[0], found)]
     inner = replace(node, inputs=node.inputs[1:])
     found = []
-    for k, (forms, others) in enumerate(_aligned(at, inner, cases)):
-        joined = _joined(at, forms, others)
+    for k, (forms, others) in enumerate(_align(at, inner, cases)):
+        joined = _join(at, forms, others)
         chosen = [joined, *gates[k : k + 1]]
-        data = _united(chosen, which == _DATA)
+        data = _unite(chosen, which == _DATA)
         linear = joined.linear and not gates
         found.append(replace(joined, linear=linear, of=_slots(chosen), data=data))
     return [found]
@@ -506,7 +506,7 @@ def _select(at: _Pass, node: Node, operands: list[Operand]) -> Results:
 
 def _multiply(at: _Pass, node: Node, operands: list[Operand]) -> Results:
     found, inverse = [], node.primitive.kind is Kind.DIVIDES
-    for forms, others in _aligned(at, node, operands):
+    for forms, others in _align(at, node, operands):
         if len(forms) == 1:
             [form] = forms
             form = _reciprocal(form) if inverse and isinstance(operands[1], list) else form
@@ -549,7 +549,7 @@ def _entrywise(at: _Pass, node: Node, operands: list[Operand]) -> Results:
     if row.exponent is not None:
         degree = float(row.exponent(node.options, at.program.values[node.inputs[0]].shape))
         parity = "odd" if degree % 2 else "even"
-    for forms, others in _aligned(at, node, operands):
+    for forms, others in _align(at, node, operands):
         if len(forms) > 1 or others or forms[0].gate:
             raise Unknown
         [form] = forms
@@ -609,7 +609,7 @@ def _split(at: _Pass, node: Node, operands: list[Operand]) -> Results:
 
 
 def _cut(at: _Pass, value: int, result: int, starts: Any, stops: Any) -> list[Form]:
-    """What is left of the channels in a part of a value."""
+    """Return what is left of the channels in a part of a value."""
     found = {}
     keys = at.where(result)
     for w, form in zip(at.where(value), at.known[value], strict=True):
@@ -644,7 +644,7 @@ def _pad(at: _Pass, node: Node, operands: list[Operand]) -> Results:
         low = node.options["padding_config"][w.axis][0]
         among = any(outside[d] for d in range(len(outside)) if d != w.axis)
         found[replace(w, start=w.start + low)] = (
-            _joined(at, [form], [fill] if isinstance(fill, str) else []) if among else form
+            _join(at, [form], [fill] if isinstance(fill, str) else []) if among else form
         )
     return [at.reached(node.outputs[0], found)]
 
@@ -660,7 +660,7 @@ def _reduce(at: _Pass, node: Node, operands: list[Operand]) -> Results:
             raise Unknown
         if w.axis not in gone:
             moved = replace(w, axis=left(w.axis), selector=left(w.selector))
-            found[moved] = _pooled(at, form, adds)
+            found[moved] = _pool(at, form, adds)
         elif adds and w.member < 0:
             at.linear = False
             at.leaving(node, node.inputs[0], w, form, form.degree, form.parity)
@@ -674,11 +674,11 @@ def _window(at: _Pass, node: Node, operands: list[Operand]) -> Results:
     [forms, *_] = operands
     assert isinstance(forms, list)
     adds = node.primitive.kind is Kind.ADDS
-    return [at.in_order(node.outputs[0], [_pooled(at, form, adds) for form in forms])]
+    return [at.in_order(node.outputs[0], [_pool(at, form, adds) for form in forms])]
 
 
-def _pooled(at: _Pass, form: Form, adds: bool) -> Form:
-    """A sum or a maximum of one channel's numbers."""
+def _pool(at: _Pass, form: Form, adds: bool) -> Form:
+    """Return a sum or a maximum of one channel's numbers."""
     if not adds:
         at.demand_parity(form.parity)
     return replace(form, linear=form.linear and adds, slot=-1)
@@ -776,7 +776,7 @@ def _bilinear(
 
 
 def _by_offset(at: _Pass, value: int, found: dict[Where, Form]) -> list[Form]:
-    """Forms by axis, and in the order of their places on it."""
+    """Return forms by axis, and in the order of their places on it."""
     keys = at.where(value)
     if set(keys) == set(found):
         return [found[w] for w in keys]
@@ -799,7 +799,7 @@ def _exit(at: _Pass, node: Node, where: tuple[Where, Where], one: Form, two: For
 
 
 def _gather(at: _Pass, node: Node, operands: list[Operand]) -> Results:
-    """Rows that are looked up: axes that are taken whole go on."""
+    """Look up rows of a table: axes that are taken whole go on."""
     table, index = operands
     if not isinstance(table, list) or isinstance(index, list):
         raise Unknown

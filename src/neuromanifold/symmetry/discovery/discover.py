@@ -30,7 +30,7 @@ from neuromanifold.regions.decisions import float_gates
 from neuromanifold.symmetry.discovery.ansatz import Ansatz, Term, by_axes, everything
 from neuromanifold.symmetry.discovery.conditions import MARGIN, NetworkSampler
 from neuromanifold.symmetry.discovery.excess import Excess, explain_excess
-from neuromanifold.symmetry.discovery.named_groups import NamedGroup, named
+from neuromanifold.symmetry.discovery.named_groups import NamedGroup, find_named_groups
 from neuromanifold.symmetry.discovery.numerical_null_space import (
     SpectralGap,
     null_space,
@@ -103,7 +103,7 @@ class Discovery(Result):
         )
 
     def headline(self) -> str:
-        """The dimensions."""
+        """Say the dimensions of orbit and kernel."""
         doubt = "" if self.decided else f" (undecided: {self.orbits}, gap {self.gap:.2g})"
         rest = f", {self.unnamed} without a name" if self.unnamed else ""
         return (
@@ -123,8 +123,8 @@ class Discovery(Result):
         return [(name, count) for name, count in parts if count > 0]
 
     def plot(self, axes: Any = None) -> Any:
-        """One bar of D directions: those that change the function, the symmetries by name, and
-        what no affine symmetry explains; returns the axes.
+        """Draw one bar of D directions: those that change the function, the symmetries by name,
+        and what no affine symmetry explains; returns the axes.
         """
         axes = axes_of(axes, (7, 1.9))
         return plot_bar(axes, self._parts, self.parameters, x="directions of the parameters")
@@ -164,7 +164,8 @@ def discover(
     keys: int = 3,
     ansatz: str = "axes",
 ) -> Discovery:
-    """The affine vector fields θ ↦ Aθ + b that leave f unchanged for all parameters and inputs.
+    """Return the affine vector fields θ ↦ Aθ + b that leave f unchanged for all parameters and
+    inputs.
 
     Candidates V_a: gl(n) on every axis of every parameter (and for each place of another axis, for
     heads), translations, couplings of parameters through axes that the graph joins; `ansatz="all"`
@@ -199,11 +200,11 @@ def discover(
         )
         moving = sampler.moving if ansatz == "axes" else frozenset()
         rngs = [host_generator(k) for k in jax.random.split(key, keys)]
-        return _discovered(sampler, candidates, moving, rngs, by_name=ansatz == "axes")
+        return _discover(sampler, candidates, moving, rngs, by_name=ansatz == "axes")
 
 
 def network_sampler(f: Model, params: Any, x: Any, batch: bool) -> NetworkSampler:
-    """The arguments, checked, in float64. Call inside `arithmetic`."""
+    """Return the arguments, checked, in float64. Call inside `arithmetic`."""
     check_model(f)
     check_param_types(params)
     params, x = promote(params, np.float64), promote(sample_arrays(x, "x"), np.float64)
@@ -222,7 +223,7 @@ def network_sampler(f: Model, params: Any, x: Any, batch: bool) -> NetworkSample
     return sampler
 
 
-def _discovered(
+def _discover(
     sampler: NetworkSampler,
     ansatz: Ansatz,
     moving: frozenset[int],
@@ -243,7 +244,7 @@ def _discovered(
         sampler.tangent_rows(theta, rngs[0], sampler.size + MARGIN), vectors=False
     )[1]
     basis, independent = fields.basis()
-    names = named(sampler, ansatz, theta, rngs[0]) if by_name else ()
+    names = find_named_groups(sampler, ansatz, theta, rngs[0]) if by_name else ()
     exact = rank_modulo(sampler, ansatz, numbers, conditions[0].rank, rngs[0])
     labels = tuple(f"field[{k}]" for k in range(len(basis)))
     return Discovery(
@@ -267,7 +268,7 @@ def _discovered(
 def _fields_at(
     sampler: NetworkSampler, theta: list[np.ndarray], rng: np.random.Generator
 ) -> np.ndarray:
-    """An orthonormal basis of a network's affine fields at a point: one key, no renamings of
+    """Return an orthonormal basis of a network's affine fields at a point: one key, no renamings of
     places.
     """
     ansatz = by_axes(sampler.shapes, sampler.leaf_labels)
@@ -291,8 +292,8 @@ class FieldSpace:
     rng: np.random.Generator
 
     def members(self, count: int) -> np.ndarray:
-        """Random fields: combinations of the null vectors, places renamed at random; all null
-        vectors where there are no renamings.
+        """Return random fields: combinations of the null vectors, places renamed at random; all
+        null vectors where there are no renamings.
         """
         if not self.moving or not len(self.null):
             return self.null
@@ -309,21 +310,21 @@ class FieldSpace:
         return np.array(found)
 
     def values(self, members: np.ndarray, points: Sequence[list[np.ndarray]]) -> np.ndarray:
-        """The fields at points, side by side."""
+        """Return the fields at points, side by side."""
         group = FlowGroup(self.sampler.f, self.ansatz, members, ())
         return np.concatenate(
             [group.generators([jnp.asarray(a) for a in theta]) for theta in points], axis=1
         )
 
     def span(self, points: Sequence[list[np.ndarray]]) -> SpectralGap:
-        """The rank of all fields at these points together."""
-        return self._spanning(points)[1]
+        """Return the rank of all fields at these points together."""
+        return self._find_span(points)[1]
 
-    def _spanning(
+    def _find_span(
         self, points: Sequence[list[np.ndarray]], members: np.ndarray | None = None
     ) -> tuple[np.ndarray, SpectralGap, np.ndarray]:
-        """Enough members to span, the cut, and the combinations of them that are orthonormal at
-        the points.
+        """Return enough members to span, the cut, and the combinations of them that are orthonormal
+        at the points.
         """
         members = self.members(64) if members is None else members
         while True:
@@ -349,31 +350,31 @@ class FieldSpace:
             )
 
     def basis(self) -> tuple[np.ndarray, SpectralGap]:
-        """Independent fields, as many as there are, and the cut that says how many: more points
-        do not tell more of them apart.
+        """Return independent fields, as many as there are, and the cut that says how many: more
+        points do not tell more of them apart.
         """
         points = [self.sampler.draw(self.rng) for _ in range(3)]
-        members, found, _ = self._spanning(points)
+        members, found, _ = self._find_span(points)
         while True:
             # A leaf that f does not read has fields without end: at few points they are more than
             # their values tell apart.
             points += [self.sampler.draw(self.rng) for _ in points]
-            more, wider, combinations = self._spanning(points, members)
+            more, wider, combinations = self._find_span(points, members)
             if wider.rank == found.rank:
-                return _without(combinations @ more, _zero_fields(more, combinations)), wider
+                return _remove(combinations @ more, _zero_fields(more, combinations)), wider
             members, found = more, wider
 
 
 def _zero_fields(members: np.ndarray, combinations: np.ndarray) -> np.ndarray:
-    """An orthonormal basis of the coefficients that write the zero field (the identity on one
-    axis less that on another).
+    """Return an orthonormal basis of the coefficients that write the zero field (the identity on
+    one axis less that on another).
     """
     Q = np.linalg.qr(combinations.T, mode="complete")[0][:, len(combinations) :]
     _, s, V = np.linalg.svd(Q.T @ members, full_matrices=False)
     return V[s > _WRITTEN * np.linalg.norm(members, axis=1).max(initial=0.0)]
 
 
-def _without(rows: np.ndarray, directions: np.ndarray) -> np.ndarray:
+def _remove(rows: np.ndarray, directions: np.ndarray) -> np.ndarray:
     return rows - (rows @ directions.T) @ directions
 
 
@@ -392,8 +393,8 @@ def rank_modulo(
     expected: int,
     rng: np.random.Generator,
 ) -> int | None:
-    """The rank of the conditions modulo a random prime of 26 bits; None where f is not rational, or
-    the system is large.
+    """Return the rank of the conditions modulo a random prime of 26 bits; None where f is not
+    rational, or the system is large.
 
     On a region where all bends are decided alike, f is a rational function of parameters and input,
     and so are the conditions: they hold on the region exactly when they hold as identities. The
@@ -429,7 +430,9 @@ def _conditions(
     p: int,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Conditions at random residues, on the region of a random point and of a few random inputs."""
+    """Return conditions at random residues, on the region of a random point and of a few random
+    inputs.
+    """
     theta, x = sampler.draw(rng), jax.tree.map(lambda a: a[:, 0], sampler.draw_input(rng, _SAMPLES))
     A = Residues(p)
     gates = float_gates(graph, jax.tree.unflatten(sampler.structure, theta), x)

@@ -31,12 +31,12 @@ class Space:
     members: tuple[tuple[int, int], ...]
 
     def name(self, names: tuple[str, ...]) -> str:
-        """The leaves that have it."""
+        """Return the leaves that have it."""
         return " ".join(dict.fromkeys(names[leaf] for leaf, _ in self.members))
 
 
 def spaces(labels: tuple[Axes, ...], sizes: dict[int, int]) -> list[Space]:
-    """All spaces, with each companion that all members have before those without."""
+    """Return all spaces, with each companion that all members have before those without."""
     found = []
     for atom in sorted({a for axes in labels for axis in axes for a in axis}):
         members = tuple(
@@ -75,11 +75,11 @@ class Patterns:
         return space.each >= 0 and space.each not in self.labels[leaf][axis]
 
     def matrix(self, space: Space, member: int, place: Place, each: int = 0) -> np.ndarray:
-        """E_ij on the member's axis, where the companion is at its place `each`."""
+        """Return E_ij on the member's axis, where the companion is at its place `each`."""
         found = self._term(space, member)
         assert found is not None
         term, start = found
-        return self._placed(
+        return self._place(
             term, start, self._entries(space, term, place, each, self._leads(space, member))
         )
 
@@ -92,7 +92,7 @@ class Patterns:
         return len(coefficient) == 3 and self.labels[leaf][source.index(coefficient[0])] == (lead,)
 
     def _entries(self, space: Space, term: Term, place: Place, each: int, lead: bool) -> np.ndarray:
-        """C with E_ij in the places of the atom, the identity in those of the axis's other
+        """Return C with E_ij in the places of the atom, the identity in those of the axis's other
         atoms.
         """
         axis = term.axes[-1]
@@ -114,8 +114,8 @@ class Patterns:
         return found
 
     def shifts(self, space: Space, place: int, free: frozenset[int]) -> list[np.ndarray]:
-        """Translations along one place, the same on all other axes, and one-place couplings that
-        absorb them; none of free leaves.
+        """Return translations along one place, the same on all other axes, and one-place couplings
+        that absorb them; none of free leaves.
         """
         found = []
         for term, start in zip(self.ansatz.terms, self.ansatz.starts, strict=True):
@@ -129,11 +129,11 @@ class Patterns:
                     self._line(term, places[0], space.atom, place),
                     self._line(term, places[1], space.atom, place),
                 )
-                found.append(self._placed(term, start, lines))
+                found.append(self._place(term, start, lines))
         return found
 
     def translation(self, leaf: int, space: Space, place: int) -> np.ndarray:
-        """That of one leaf."""
+        """Return the coefficients of a translation of one leaf."""
         term, start = next(
             (term, start) for term, start in zip(self.ansatz.terms, self.ansatz.starts, strict=True)
             if term.target == leaf and term.source < 0
@@ -152,26 +152,26 @@ class Patterns:
     def _shift(self, term: Term, start: int, at: int, atom: int, place: int) -> np.ndarray:
         shape = [1] * len(term.shape)
         shape[at] = term.shape[at]
-        return self._placed(
+        return self._place(
             term,
             start,
             np.broadcast_to(self._line(term, at, atom, place).reshape(shape), term.shape),
         )
 
-    def _placed(self, term: Term, start: int, values: Any) -> np.ndarray:
+    def _place(self, term: Term, start: int, values: Any) -> np.ndarray:
         found = np.zeros(self.ansatz.size)
         found[start : start + term.size] = np.ravel(values)
         return found
 
 
 def mixing_patterns(patterns: Patterns, space: Space) -> np.ndarray:
-    """E_01 and E_10 on every member."""
+    """Return E_01 and E_10 on every member."""
     places = itertools.product(range(len(space.members)), ((0, 1), (1, 0)))
     return np.array([patterns.matrix(space, m, place) for m, place in places])
 
 
 def scaling_patterns(patterns: Patterns, space: Space) -> np.ndarray:
-    """E_00 on every member."""
+    """Return E_00 on every member."""
     return np.array([patterns.matrix(space, m, (0, 0)) for m in range(len(space.members))])
 
 
@@ -203,15 +203,15 @@ class NamedGroup(Result):
         return self.group.dimension
 
     def headline(self) -> str:
-        """Its name."""
+        """Say its name and its dimension."""
         return f"{self.kind} of {self.space}, dimension {self.dimension}, adds {self.adds}"
 
 
-def named(
+def find_named_groups(
     sampler: NetworkSampler, ansatz: Ansatz, theta: list[np.ndarray], rng: np.random.Generator
 ) -> tuple[NamedGroup, ...]:
-    """All named groups of a network: proposed from axes that the graph joins, solved for at two
-    places, verified at all.
+    """Return all named groups of a network: proposed from axes that the graph joins, solved for at
+    two places, verified at all.
 
     Those that add nothing to the orbit at θ of those before them are left out.
     """
@@ -230,10 +230,10 @@ def named(
     groups.sort(
         key=lambda each: next(k for k, kind in enumerate(_ORDER) if each[0].startswith(kind))
     )
-    return tuple(_joined(_adding(groups, theta)))
+    return tuple(_join(_keep_adding(groups, theta)))
 
 
-def _adding(
+def _keep_adding(
     groups: list[tuple[str, str, FlowGroup]], theta: list[np.ndarray]
 ) -> Iterator[NamedGroup]:
     known = np.empty((0, sum(leaf.size for leaf in theta)))
@@ -246,7 +246,7 @@ def _adding(
             known = V[: found.rank]
 
 
-def _joined(groups: Iterator[NamedGroup]) -> list[NamedGroup]:
+def _join(groups: Iterator[NamedGroup]) -> list[NamedGroup]:
     """Groups of equal kind and space, joined: GL(n) is found in parts."""
     found: dict[tuple[str, str], list[NamedGroup]] = {}
     for each in groups:
@@ -262,7 +262,9 @@ def _joined(groups: Iterator[NamedGroup]) -> list[NamedGroup]:
 
 
 def echelon(rows: np.ndarray) -> np.ndarray:
-    """Reduced row echelon form by complete pivoting, with entries at rounding level set to zero."""
+    """Return reduced row echelon form by complete pivoting, with entries at rounding level set to
+    zero.
+    """
     rows = np.array(rows, np.float64)
     for k in range(len(rows)):
         rest = np.abs(rows[k:])
@@ -276,14 +278,14 @@ def echelon(rows: np.ndarray) -> np.ndarray:
 
 
 def _first_of_pair(solutions: np.ndarray, k: int) -> bool:
-    """Of X = E_01 and X = E_10, which give the same fields over all pairs of places, whether
-    this is the first.
+    """Say whether solution k is the first of X = E_01 and X = E_10, which give the same fields over
+    all pairs of places.
     """
-    turned = _leading(solutions[k].reshape(-1, 2)[:, ::-1].reshape(-1))
-    return not any(np.allclose(_leading(other), turned) for other in solutions[:k])
+    turned = _scale_to_one(solutions[k].reshape(-1, 2)[:, ::-1].reshape(-1))
+    return not any(np.allclose(_scale_to_one(other), turned) for other in solutions[:k])
 
 
-def _leading(row: np.ndarray) -> np.ndarray:
+def _scale_to_one(row: np.ndarray) -> np.ndarray:
     return row / row[np.argmax(np.abs(row))]
 
 
@@ -296,7 +298,7 @@ class _Questions:
     rng: np.random.Generator
 
     def solutions(self, proposed: Any) -> np.ndarray:
-        """The combinations of proposed fields that annihilate J, as echelon rows."""
+        """Return the combinations of proposed fields that annihilate J, as echelon rows."""
         proposed = np.array(proposed)
         if not len(proposed):
             return np.empty((0, 0))
@@ -309,7 +311,7 @@ class _Questions:
         return echelon(null) if found.decided else np.empty((0, len(proposed)))
 
     def families(self, space: Space) -> Iterator[tuple[str, np.ndarray]]:
-        """Kinds with their generators, as rows of coefficients."""
+        """Yield kinds with their generators, as rows of coefficients."""
         leaves = dict.fromkeys(leaf for leaf, _ in space.members)
         free = frozenset(
             k for k in leaves if len(self.solutions([self.patterns.translation(k, space, 0)]))
@@ -362,8 +364,8 @@ class _Questions:
                 yield "scale", solution[None] @ whole
 
     def _shifts(self, space: Space, free: frozenset[int]) -> Iterator[tuple[str, np.ndarray]]:
-        """What shifts a place, with scalings of it; what scalings alone give is left out. Places
-        that differ are asked one by one.
+        """Return what shifts a place, with scalings of it; what scalings alone give is left out.
+        Places that differ are asked one by one.
         """
         count = range(len(space.members))
 
@@ -390,7 +392,7 @@ class _Questions:
                     )
 
     def common_shifts(self) -> Iterator[np.ndarray]:
-        """Translations of all entries of a leaf alike."""
+        """Yield translations of all entries of a leaf alike."""
         ansatz = self.patterns.ansatz
         proposed = np.zeros((len(ansatz.shapes), ansatz.size))
         for term, start in zip(ansatz.terms, ansatz.starts, strict=True):

@@ -36,7 +36,7 @@ class SpectralGap(Result):
 
 
 def spectral_gap(spectrum: np.ndarray, size: int) -> SpectralGap:
-    """The cut at the widest gap below 10⁻⁷ of the largest singular value.
+    """Find the widest gap below 10⁻⁷ of the largest singular value.
 
     >>> spectral_gap(np.array([1.0, 0.1, 1e-15]), 3).nullity
     1
@@ -56,8 +56,8 @@ def spectral_gap(spectrum: np.ndarray, size: int) -> SpectralGap:
 
 
 def null_space(rows: np.ndarray, *, vectors: bool = True) -> tuple[np.ndarray, SpectralGap]:
-    """An orthonormal basis of the kernel, found after rows and columns were brought to length 1,
-    and the cut.
+    """Return an orthonormal basis of the kernel, found after rows and columns were brought to
+    length 1, and the cut.
     """
     _check_finite(rows)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)

@@ -68,7 +68,7 @@ class WithStatistics:
         return structure.unflatten(leaves)
 
     def closed(self, statistics: Any) -> Model:
-        """f with other statistics for its own."""
+        """Return f with other statistics for its own."""
         if not isinstance(self.f, AdaptedModel) or not self._chosen:
             return self.f
         return replace(self.f, state=self._state(statistics))
@@ -106,12 +106,12 @@ class Opened:
         return (*leaf_names(self.params), *self.model.names)
 
     def tree(self, leaves: Any) -> Any:
-        """(params, statistics) of these leaves."""
+        """Return (params, statistics) of these leaves."""
         leaves = list(leaves)
         params = jax.tree.unflatten(jax.tree.structure(self.params), leaves[: self.count])
         return params, tuple(leaves[self.count :])
 
 
 def opened(f: Model, params: Any, x: Any) -> Opened:
-    """A network with its statistics among its leaves."""
+    """Return a network with its statistics among its leaves."""
     return Opened(WithStatistics(f), params, x)

@@ -44,10 +44,10 @@ class Element(Shown, eqx.Module):
         with arithmetic():
             dtype = widest(params)
             on_host = jax.tree.map(lambda leaf: np.asarray(leaf, dtype), params)
-            moved = to_host(self._moved(on_host))
+            moved = to_host(self._move(on_host))
         return follow(moved)
 
-    def _moved(self, params: Any) -> Any:
+    def _move(self, params: Any) -> Any:
         """g(θ), or one sentence where θ has not the form that g acts on."""
         try:
             return self.act(params)
@@ -81,7 +81,7 @@ class Composition(Element):
     parts: tuple[Element, ...]
 
     def act(self, params: Any) -> Any:
-        """g₁(g₂(…θ))."""
+        """Return g₁(g₂(…θ))."""
         for part in reversed(self.parts):
             params = part.act(params)
         return params
@@ -110,7 +110,7 @@ class AbstractGroup(abc.ABC):
         return self.net
 
     def extend(self, params: Any) -> Any:
-        """The parameters of `model` that stand for `params`."""
+        """Return the parameters of `model` that stand for `params`."""
         return params
 
     @property
@@ -120,7 +120,7 @@ class AbstractGroup(abc.ABC):
 
     @abc.abstractmethod
     def sample(self, *, key: Any) -> Element:
-        """A random element."""
+        """Draw a random element."""
 
 
 class LieGroup(AbstractGroup):
@@ -133,17 +133,17 @@ class LieGroup(AbstractGroup):
 
     @abc.abstractmethod
     def generators(self, params: Any) -> Float[Any, "g D"]:
-        """d/dt g(exp tX_k)θ at t = 0, one row per generator, columns in `ravel_pytree(params)`
-        order.
+        """Return d/dt g(exp tX_k)θ at t = 0, one row per generator, columns in
+        `ravel_pytree(params)` order.
         """
 
     @abc.abstractmethod
     def exponential(self, coordinates: Any) -> Element:
-        """exp Σ ξ_k X_k for coordinates that are a NumPy array or a tracer."""
+        """Return exp Σ ξ_k X_k for coordinates that are a NumPy array or a tracer."""
 
     def element(self, coordinates: Any) -> Element:
-        """The exponential of Σ ξ_k X_k, X_k the k-th generator; in float64, or in the dtype of a
-        tracer.
+        """Return the exponential of Σ ξ_k X_k, X_k the k-th generator; in float64, or in the dtype
+        of a tracer.
         """
         if np.shape(coordinates) != (self.dimension,):
             raise ValueError(
@@ -165,7 +165,7 @@ class LieGroup(AbstractGroup):
         return self.element(np.zeros(self.dimension))
 
     def shortest(self, params: Any, *, rtol: float = 1e-12, steps: int = 1000) -> Any:
-        """The point of the orbit's closure that is nearest to the origin, in float64.
+        """Return the point of the orbit's closure that is nearest to the origin, in float64.
 
         The orbit is left where it is by the group, and for groups closed under transposition the
         nearest point is unique up to orthogonal elements [Kempf–Ness]: a metric that the group
@@ -185,14 +185,14 @@ class LieGroup(AbstractGroup):
             xi = np.linalg.lstsq(fields.T, -flat / 2, rcond=1e-10)[0]
             if np.linalg.norm(fields.T @ xi) <= rtol * np.linalg.norm(flat):
                 return theta
-            theta = self._descended(theta, xi)
+            theta = self._descend(theta, xi)
         raise ArithmeticError(
             f"no point of the orbit was found to be nearest to the origin in {steps} steps; pass "
             f"a larger `rtol` than {rtol:.0e}."
         )
 
-    def _descended(self, theta: Any, xi: np.ndarray) -> Any:
-        """exp(ξ)θ, or with ξ halved until it is shorter than θ."""
+    def _descend(self, theta: Any, xi: np.ndarray) -> Any:
+        """Return exp(ξ)θ, or with ξ halved until it is shorter than θ."""
         before = np.linalg.norm(flatten(theta))
         for _ in range(60):
             moved = self.element(xi)(theta)
@@ -223,8 +223,8 @@ class ContinuousGroup(LieGroup):
         return self.fields.count
 
     def generators(self, params: Any) -> Float[Any, "g D"]:
-        """d/dt g(exp tX_k)θ at t = 0, one row per generator, columns in `ravel_pytree(params)`
-        order.
+        """Return d/dt g(exp tX_k)θ at t = 0, one row per generator, columns in
+        `ravel_pytree(params)` order.
 
         >>> net = nm.MLP((1, 1, 1), bias=False)
         >>> nm.symmetry.ScalingGroup(net).generators((nm.Layer(np.array([[2.0]])), nm.Layer(np.array([[3.0]])))).tolist()
@@ -233,8 +233,8 @@ class ContinuousGroup(LieGroup):
         return self.fields.at(params)
 
     def orbit_dimension(self, params: Any, *, exact: bool = True) -> Any:
-        """The dimension of the orbit through θ, the rank of the generators: exactly (modulo a
-        random prime), or from singular values.
+        """Return the dimension of the orbit through θ, the rank of the generators: exactly (modulo
+        a random prime), or from singular values.
         """
         if exact:
             p = modular.random_prime()
@@ -242,12 +242,12 @@ class ContinuousGroup(LieGroup):
         return numerical_rank(self.generators(params))
 
     def stabiliser_dimension(self, params: Any, *, exact: bool = True) -> int:
-        """The dimension of {g : gθ = θ} = dim G − dim Gθ.   [complexity, Cor. A.6]"""
+        """Return the dimension of {g : gθ = θ} = dim G − dim Gθ.   [complexity, Cor. A.6]"""
         return self.dimension - int(self.orbit_dimension(params, exact=exact))
 
 
 def numerical_rank(matrix: Any) -> Rank:
-    """The rank of a matrix from its singular values in float64."""
+    """Return the rank of a matrix from its singular values in float64."""
     matrix = np.asarray(matrix, np.float64)
     if 0 in matrix.shape:
         return Rank(np.int64(0), np.empty(0), np.float64(0.0), np.float64(np.inf))
@@ -257,7 +257,7 @@ def numerical_rank(matrix: Any) -> Rank:
 
 
 def namespace(array: Any) -> Any:
-    """NumPy for its own arrays, `jax.numpy` for everything else: on the host nothing is
+    """Return NumPy for its own arrays, `jax.numpy` for everything else: on the host nothing is
     compiled.
     """
     return np if isinstance(array, np.ndarray) else jnp

@@ -77,7 +77,7 @@ class BatchGroup(Shown, AbstractGroup):
         return BatchElement(np.eye(self.net.widths[1]), np.asarray(self.x, np.float64), self.net)
 
     def sample(self, *, key: Any) -> BatchElement:
-        """exp of a matrix with entries N(0, 1/16h)."""
+        """Draw exp of a matrix with entries N(0, 1/16h)."""
         from scipy.linalg import expm
 
         h = self.net.widths[1]

@@ -54,8 +54,8 @@ class ChannelPermutationGroup(Shown, AbstractGroup):
         return self.element(np.arange(self.size))
 
     def element(self, order: Any, signs: Any = None) -> Monomial:
-        """The places in a new order (place i is the old place order[i]), times signs ±1, one row
-        for each of the flips.
+        """Return the element that puts the places in a new order (place i is the old place order[i]), times signs ±1, one
+        row for each of the flips.
         """
         order = np.asarray(order)
         signs = (
@@ -84,7 +84,7 @@ class ChannelPermutationGroup(Shown, AbstractGroup):
         return Monomial(tuple(map(tuple, orders)), tuple(map(tuple, factors)))
 
     def sample(self, *, key: Any) -> Monomial:
-        """A uniformly random element."""
+        """Draw a uniformly random element."""
         rng = host_generator(key)
         return self.element(
             rng.permutation(self.size), rng.choice([-1.0, 1.0], (len(self.flips), self.size))

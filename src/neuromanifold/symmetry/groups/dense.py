@@ -77,11 +77,11 @@ class Dense(Element):
 
 
 def inverse(matrix: Any) -> Any:
-    """The inverse of a NumPy array or a tracer."""
+    """Return the inverse of a NumPy array or a tracer."""
     return np.linalg.inv(matrix) if isinstance(matrix, np.ndarray) else jnp.linalg.inv(matrix)
 
 
 def solve(matrix: Any, right: Any) -> Any:
-    """The solution of a linear system, for NumPy arrays or tracers."""
+    """Return the solution of a linear system, for NumPy arrays or tracers."""
     numpy = isinstance(matrix, np.ndarray) and isinstance(right, np.ndarray)
     return np.linalg.solve(matrix, right) if numpy else jnp.linalg.solve(matrix, right)

@@ -38,7 +38,7 @@ class FilterScalingGroup(LieGroup):
         return self.net.depth - 1
 
     def exponential(self, coordinates: Any) -> Monomial:
-        """exp Σ ξ_l X_l."""
+        """Return exp Σ ξ_l X_l."""
         return self._scaled(self._factors(coordinates))
 
     def _factors(self, coordinates: Any) -> Any:
@@ -46,7 +46,7 @@ class FilterScalingGroup(LieGroup):
         return numpy.exp(numpy.append(end, coordinates) - numpy.append(coordinates, end))
 
     def _scaled(self, factors: Any) -> Monomial:
-        """w_l ↦ λ_l w_l: the first axis of each filter takes its factor."""
+        """Return the element w_l ↦ λ_l w_l: the first axis of each filter takes its factor."""
         shapes = self.net.filter_shapes
         ones = [tuple(map(np.ones, shape)) for shape in shapes]
         return Monomial(
@@ -55,14 +55,14 @@ class FilterScalingGroup(LieGroup):
         )
 
     def sample(self, *, key: Any) -> Monomial:
-        """ξ uniform in [−1, 1]; where the network is linear, an even number of random signs."""
+        """Draw ξ uniform in [−1, 1]; where the network is linear, an even number of random signs."""
         rng, depth = host_generator(key), self.net.depth
         signs = rng.choice([-1.0, 1.0], depth) if self.net.is_linear else np.ones(depth)
         signs[-1] *= np.prod(signs)
         return self._scaled(signs * self._factors(rng.uniform(-1.0, 1.0, self.dimension)))
 
     def generators(self, params: Any) -> Float[Any, "g D"]:
-        """X_l = (…, −w_l, w_{l+1}, …), one row for each pair of neighbouring layers."""
+        """Return X_l = (…, −w_l, w_{l+1}, …), one row for each pair of neighbouring layers."""
         self.net.check_params(params)
         sizes = [int(np.prod(shape)) for shape in self.net.filter_shapes]
         signs = np.eye(self.net.depth, k=1)[:-1] - np.eye(self.net.depth)[:-1]

@@ -41,7 +41,7 @@ class Flow(Element):
         """g(θ)."""
         leaves, structure = jax.tree.flatten(params)
         return jax.tree.unflatten(
-            structure, _flowed(self.ansatz, self.steps, self.coefficients, leaves)
+            structure, _flow(self.ansatz, self.steps, self.coefficients, leaves)
         )
 
     @property
@@ -54,7 +54,7 @@ class Flow(Element):
 
 
 @jax.jit(static_argnums=(0, 1))
-def _flowed(ansatz: Ansatz, steps: int, coefficients: Any, leaves: list[Any]) -> list[Any]:
+def _flow(ansatz: Ansatz, steps: int, coefficients: Any, leaves: list[Any]) -> list[Any]:
     c = jnp.asarray(coefficients, leaves[0].dtype) / steps
 
     def more(carry: Any, k: Any) -> Any:
@@ -93,7 +93,7 @@ class FlowGroup(Shown, LieGroup):
         return f"flows of {self.dimension} fields"
 
     def generators(self, params: Any) -> Float[Any, "g D"]:
-        """The fields at θ, one row each, columns in `ravel_pytree(params)` order, in float64
+        """Return the fields at θ, one row each, columns in `ravel_pytree(params)` order, in float64
         unless traced.
         """
         if is_traced(params):
@@ -102,17 +102,17 @@ class FlowGroup(Shown, LieGroup):
             return np.asarray(self.generators_at(promote(jax.tree.leaves(params), np.float64)))
 
     def generators_at(self, leaves: Any) -> Any:
-        """The same in JAX, for the leaves of θ."""
-        return _at(self.ansatz, leaves, self.coefficients, 1.0)
+        """Return the fields at `leaves`, in JAX."""
+        return _evaluate_fields(self.ansatz, leaves, self.coefficients, 1.0)
 
     def linear_images(self, params: Any) -> Float[np.ndarray, "g D"]:
-        """Aθ for the linear part A of each field."""
+        """Return Aθ for the linear part A of each field."""
         with arithmetic():
             leaves = promote(jax.tree.leaves(params), np.float64)
-            return np.asarray(_at(self.ansatz, leaves, self.coefficients, 0.0))
+            return np.asarray(_evaluate_fields(self.ansatz, leaves, self.coefficients, 0.0))
 
     def orbit_dimension(self, params: Any, *, exact: bool = False) -> Rank:
-        """The rank of the fields at θ, from singular values."""
+        """Return the rank of the fields at θ, from singular values."""
         if exact:
             raise ValueError(
                 "`exact` is True, but the fields of a FlowGroup have float64 coefficients; pass "
@@ -121,7 +121,7 @@ class FlowGroup(Shown, LieGroup):
         return numerical_rank(self.generators(params))
 
     def exponential(self, coordinates: Any) -> Flow:
-        """The flow of Σ ξ_k V_k."""
+        """Return the flow of Σ ξ_k V_k."""
         if is_traced(coordinates):
             return Flow(
                 coordinates @ jnp.asarray(self.coefficients, coordinates.dtype), self.ansatz
@@ -130,7 +130,7 @@ class FlowGroup(Shown, LieGroup):
         return Flow(c, self.ansatz, _steps(float(to_host(self.norm(c)))))
 
     def norm(self, coefficients: Any) -> Any:
-        """An upper bound of ‖A‖ for the linear part A of a field: the Frobenius norms of its
+        """Return an upper bound of ‖A‖ for the linear part A of a field: the Frobenius norms of its
         terms, added for each target and source.
         """
         found: dict[tuple[int, int], Any] = {}
@@ -141,8 +141,8 @@ class FlowGroup(Shown, LieGroup):
         return _size(jnp.stack(list(found.values()))) if found else jnp.zeros(())
 
     def normalised(self) -> "FlowGroup":
-        """The same fields, each made so long that the bound of ‖A‖ is 1; for a translation, that
-        its length is.
+        """Return the same fields, each made so long that the bound of ‖A‖ is 1; for a translation,
+        that its length is.
         """
         found = [self._length(c) for c in self.coefficients]
         return replace(self, coefficients=self.coefficients / np.array(found).reshape(-1, 1))
@@ -157,7 +157,7 @@ class FlowGroup(Shown, LieGroup):
         return coordinates * jnp.minimum(1.0, np.log(bound) / jnp.maximum(size, 1e-30))
 
     def sample(self, *, key: Any, size: float = 1.0) -> Flow:
-        """The flow of a random field with ‖A‖ ≤ `size`, in a uniformly random direction of the
+        """Draw the flow of a random field with ‖A‖ ≤ `size`, in a uniformly random direction of the
         coordinates.
         """
         with arithmetic():
@@ -165,24 +165,24 @@ class FlowGroup(Shown, LieGroup):
             return self.exponential(np.asarray(self.scaled(direction, size)))
 
     def scaled(self, coordinates: Any, size: float) -> Any:
-        """The coordinates made so long that the bound of ‖A‖ is `size`; for translations alone,
-        that their length is.
+        """Return the coordinates made so long that the bound of ‖A‖ is `size`; for translations
+        alone, that their length is.
         """
         return coordinates * (size / self._length(np.asarray(coordinates) @ self.coefficients))
 
 
 def _steps(length: float) -> int:
-    """A power of two, so that few programs serve all lengths."""
+    """Return a power of two, so that few programs serve all lengths."""
     return _STEPS * 2 ** max(0, int(np.ceil(np.log2(max(1.0, length / (_STEPS * _LENGTH))))))
 
 
 def _size(a: Any) -> Any:
-    """The Frobenius norm, with a derivative at zero."""
+    """Return the Frobenius norm, with a derivative at zero."""
     return jnp.sqrt(jnp.sum(jnp.square(a)) + 1e-300)
 
 
 @jax.jit(static_argnums=0)
-def _at(ansatz: Ansatz, leaves: Any, coefficients: Any, constant: Any) -> Any:
+def _evaluate_fields(ansatz: Ansatz, leaves: Any, coefficients: Any, constant: Any) -> Any:
     def flat(c: Any) -> Any:
         return jnp.concatenate([leaf.reshape(-1) for leaf in ansatz.push(c, leaves, constant)])
 

@@ -46,7 +46,7 @@ class Extended(NamedTuple):
 
 
 def _product(factors: Any, params: Any) -> Any:
-    """c ⊙ θ, or Γ̃θ when `factors` is a matrix."""
+    """Return c ⊙ θ, or Γ̃θ when `factors` is a matrix."""
     if isinstance(factors, tuple):
         return jax.tree.map(lambda c, p: jnp.asarray(c, p.dtype) * p, factors, params)
     flat, unravel = ravel_pytree(params)
@@ -77,7 +77,9 @@ class ExtendedModel:
             )
 
     def frozen(self, factors: Any) -> "TransformedModel":
-        """θ ↦ F(Γ̃θ) with Γ̃ no longer a parameter: what one trains after the transformation."""
+        """Return the model θ ↦ F(Γ̃θ) with Γ̃ no longer a parameter: what one trains after the
+        transformation.
+        """
         return TransformedModel(self.f, _Static(to_host(factors)))
 
 
@@ -98,7 +100,7 @@ class TransformedModel(Shown):
     constant: _Static
 
     def headline(self) -> str:
-        """The model and how many numbers are fixed."""
+        """Say the model and how many numbers are fixed."""
         return f"{brief(self.f)}, factors {brief(self.constant.value)}"
 
     def __call__(self, params: Any, x: Any) -> Any:
@@ -114,7 +116,7 @@ class Reparametrization(Element):
     factors: Any
 
     def act(self, params: Any) -> Any:
-        """g(Γ̃, θ)."""
+        """Return g(Γ̃, θ)."""
         found, theta = params
         if isinstance(self.factors, tuple):
             return Extended(
@@ -165,7 +167,7 @@ class HadamardGroup(AbstractGroup):
         return self.net.n_params
 
     def extend(self, params: Params) -> Extended:
-        """(1, θ)."""
+        """Return (1, θ)."""
         with arithmetic():
             dtype = widest(params)
             return to_host(
@@ -178,11 +180,11 @@ class HadamardGroup(AbstractGroup):
         return self.element(np.zeros(self.dimension))
 
     def exponential(self, coordinates: Any) -> Reparametrization:
-        """c = exp ξ."""
+        """Return the element c = exp ξ."""
         return Reparametrization(_unravel(self.net, namespace(coordinates).exp(coordinates)))
 
     def element(self, coordinates: Any) -> Reparametrization:
-        """c = exp ξ, in float64 or in the dtype of a tracer."""
+        """Return the element c = exp ξ, in float64 or in the dtype of a tracer."""
         if is_traced(coordinates):
             return self.exponential(coordinates)
         return self.exponential(np.asarray(coordinates, np.float64))
@@ -192,13 +194,15 @@ class HadamardGroup(AbstractGroup):
         return jnp.clip(coordinates, -np.log(bound), np.log(bound))
 
     def generators(self, params: Any) -> Float[Any, "g both"]:
-        """δc̃_k = c̃_k, δθ_k = −θ_k, one row for each parameter, columns those of `Extended`."""
+        """Return δc̃_k = c̃_k, δθ_k = −θ_k, one row for each parameter, columns those of
+        `Extended`.
+        """
         with boundary(params) as leave:
             factors, theta = (ravel_pytree(promote(part, widest(params)))[0] for part in params)
             return leave(jnp.concatenate([jnp.diag(factors), -jnp.diag(theta)], axis=1))
 
     def sample(self, *, key: Any) -> Reparametrization:
-        """log c uniform in [−1, 1]."""
+        """Draw log c uniform in [−1, 1]."""
         return self.element(host_generator(key).uniform(-1.0, 1.0, self.dimension))
 
     def search(
@@ -238,7 +242,7 @@ class MatrixGroup(AbstractGroup):
         return ExtendedModel(self.net)
 
     def extend(self, params: Params) -> Extended:
-        """(I, θ)."""
+        """Return (I, θ)."""
         return Extended(np.eye(self.net.n_params), params)
 
     @property
@@ -247,12 +251,12 @@ class MatrixGroup(AbstractGroup):
         return Reparametrization(np.eye(self.net.n_params))
 
     def sample(self, *, key: Any) -> Reparametrization:
-        """U diag(e^u) V with U, V Haar-orthogonal, u uniform in [−½, ½]."""
+        """Draw U diag(e^u) V with U, V Haar-orthogonal, u uniform in [−½, ½]."""
         return Reparametrization(random_invertible(host_generator(key), self.net.n_params))
 
 
 def unflatten(tree: Any, flat: Any) -> Any:
-    """A vector in the form of `tree`."""
+    """Return a vector in the form of `tree`."""
     leaves, structure = jax.tree.flatten(tree)
     stops = np.cumsum([leaf.size for leaf in leaves])
     parts = [

@@ -60,7 +60,7 @@ class _LinearGroup(ContinuousGroup):
         """The number of coordinates of each hidden layer."""
 
     def _dense(self, mixers: list[Any], shifts: list[Any] | None = None) -> Dense:
-        """The element that acts by z' = Az + t on the linear neurons and leaves the others."""
+        """Return the element that acts by z' = Az + t on the linear neurons and leaves the others."""
         into, out, shift_in, shift_out = [], [], [], []
         for index, (chosen, s, matrix) in enumerate(
             zip(self.neurons, self.slopes, mixers, strict=True)
@@ -77,8 +77,8 @@ class _LinearGroup(ContinuousGroup):
         )
 
     def _mixing_fields(self) -> list[list[Fields]]:
-        """For each layer the fields δ(W, b)_i = s_j (W, b)_j, δV_{·j} = −s_i V_{·i}, (i, j) in
-        row-major order.
+        """Return for each layer the fields δ(W, b)_i = s_j (W, b)_j, δV_{·j} = −s_i V_{·i}, (i, j)
+        in row-major order.
         """
         layout = Layout(self.net)
         return [
@@ -126,7 +126,7 @@ class GeneralLinearGroup(_LinearGroup):
         return join(self.net, [field for layer in self._mixing_fields() for field in layer])
 
     def exponential(self, coordinates: Any) -> Dense:
-        """A = exp(ΞS)."""
+        """Return A = exp(ΞS)."""
         start, mixers = 0, []
         for s in self.slopes:
             block = coordinates[start : start + len(s) ** 2].reshape(len(s), len(s))
@@ -135,7 +135,7 @@ class GeneralLinearGroup(_LinearGroup):
         return self._dense(mixers)
 
     def sample(self, *, key: Any) -> Dense:
-        """U diag(e^u) V with U, V Haar-orthogonal and u uniform in [−½, ½]: both components,
+        """Draw U diag(e^u) V with U, V Haar-orthogonal and u uniform in [−½, ½]: both components,
         condition number ≤ e.
         """
         rng = host_generator(key)
@@ -182,7 +182,7 @@ class AffineGroup(_LinearGroup):
         return join(self.net, parts)
 
     def exponential(self, coordinates: Any) -> Dense:
-        """The exponential of [[ΞS, τ], [0, 0]]."""
+        """Return the exponential of [[ΞS, τ], [0, 0]]."""
         start, mixers, shifts = 0, [], []
         for s in self.slopes:
             k = len(s)
@@ -197,7 +197,7 @@ class AffineGroup(_LinearGroup):
         return self._dense(mixers, shifts)
 
     def sample(self, *, key: Any) -> Dense:
-        """An element of GL as there, and a standard normal translation."""
+        """Draw an element of GL as there, and a standard normal translation."""
         rng = host_generator(key)
         mixers = [random_invertible(rng, len(s)) for s in self.slopes]
         return self._dense(mixers, [rng.standard_normal(len(s)) for s in self.slopes])
@@ -246,7 +246,7 @@ class OrthogonalGroup(_LinearGroup):
         return join(self.net, parts)
 
     def exponential(self, coordinates: Any) -> Dense:
-        """A = exp(s(Ξ − Ξᵀ))."""
+        """Return A = exp(s(Ξ − Ξᵀ))."""
         start, mixers = 0, []
         for s in self.slopes:
             k, above = len(s), np.triu_indices(len(s), 1)
@@ -260,14 +260,14 @@ class OrthogonalGroup(_LinearGroup):
         return self._dense(mixers)
 
     def sample(self, *, key: Any) -> Dense:
-        """A Haar-random element."""
+        """Draw a Haar-random element."""
         rng = host_generator(key)
         return self._dense([_random_orthogonal(rng, len(s)) for s in self.slopes])
 
 
 def _expm(matrix: Any) -> Any:
-    """exp of a small matrix. For tracers: Taylor's polynomial at 2⁻⁶ of it, squared six times;
-    accurate for norms up to 16.
+    """Return exp of a small matrix. For tracers: Taylor's polynomial at 2⁻⁶ of it, squared six
+    times; accurate for norms up to 16.
     """
     if isinstance(matrix, np.ndarray):
         from scipy.linalg import expm
@@ -283,7 +283,7 @@ def _expm(matrix: Any) -> Any:
 
 
 def random_invertible(rng: np.random.Generator, n: int) -> Float[np.ndarray, "n n"]:
-    """U diag(e^u) V with U, V Haar-orthogonal and u uniform in [−½, ½]."""
+    """Draw U diag(e^u) V with U, V Haar-orthogonal and u uniform in [−½, ½]."""
     U, V = _random_orthogonal(rng, n), _random_orthogonal(rng, n)
     return (U * np.exp(rng.uniform(-0.5, 0.5, n))) @ V
 

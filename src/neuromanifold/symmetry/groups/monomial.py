@@ -29,7 +29,7 @@ class Monomial(Element):
         """g(θ)."""
         leaves, structure = jax.tree.flatten(params)
         moved = zip(leaves, self.orders, self.factors, strict=True)
-        return structure.unflatten([_moved(*each) for each in moved])
+        return structure.unflatten([_move(*each) for each in moved])
 
     @property
     def order(self) -> tuple[Any, ...]:
@@ -71,7 +71,7 @@ class Monomial(Element):
         )
 
 
-def _moved(leaf: Any, orders: tuple[Any, ...], factors: tuple[Any, ...]) -> Any:
+def _move(leaf: Any, orders: tuple[Any, ...], factors: tuple[Any, ...]) -> Any:
     if leaf.shape != tuple(map(len, orders)):
         raise ValueError(f"an array of shape {leaf.shape} has no such axes")
     for axis, (order, factor) in enumerate(zip(orders, factors, strict=True)):

@@ -10,14 +10,14 @@ from neuromanifold.models.mlp import MLP, Entry
 
 
 def by_neuron(entry: Entry, width: int, property_of: Callable[[Activation], Any]) -> np.ndarray:
-    """A property of the activation, for each neuron of a layer."""
+    """Return a property of the activation, for each neuron of a layer."""
     return np.concatenate(
         [np.full(run.stop - run.start, property_of(a)) for a, run in per_neuron(entry, width)]
     )
 
 
 def hidden(net: MLP, property_of: Callable[[Activation], Any]) -> list[np.ndarray]:
-    """A property of the activation, for each neuron of each hidden layer."""
+    """Return a property of the activation, for each neuron of each hidden layer."""
     return [
         by_neuron(entry, width, property_of)
         for entry, width in zip(net.activation, net.widths[1:], strict=False)
@@ -30,14 +30,14 @@ def is_linear(activation: Activation) -> bool:
 
 
 def linear_slope(activation: Activation) -> float:
-    """s where σ(z) = sz, else nan."""
+    """Return s where σ(z) = sz, else nan."""
     return (
         activation.slopes[1] if activation.slopes is not None and is_linear(activation) else np.nan
     )
 
 
 def degree(activation: Activation) -> float:
-    """d where σ(cz) = c^d σ(z) for c > 0, else nan."""
+    """Return d where σ(cz) = c^d σ(z) for c > 0, else nan."""
     return np.nan if activation.degree is None else activation.degree
 
 
@@ -47,7 +47,7 @@ def is_real(activation: Activation) -> bool:
 
 
 def linear_neurons(net: MLP) -> list[np.ndarray]:
-    """The indices of linear neurons in each hidden layer."""
+    """Return the indices of linear neurons in each hidden layer."""
     return [np.flatnonzero(mask) for mask in hidden(net, is_linear)]
 
 

@@ -48,7 +48,7 @@ class PermutationGroup(AbstractGroup):
         return monomial(self.net)
 
     def sample(self, *, key: Any) -> Monomial:
-        """A uniformly random element."""
+        """Draw a uniformly random element."""
         rng, orders = host_generator(key), []
         for width, layer in zip(self.net.widths[1:], self.classes, strict=False):
             order = np.arange(width)

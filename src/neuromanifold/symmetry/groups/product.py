@@ -92,7 +92,7 @@ class SymmetryGroup(ContinuousGroup):
         )
 
     def exponential(self, coordinates: Any) -> Element:
-        """The product of the factors' exponentials."""
+        """Return the product of the factors' exponentials."""
         start, parts = 0, []
         for factor, chosen in self._continuous:
             place = np.eye(factor.dimension, dtype=coordinates.dtype)[:, chosen]
@@ -110,8 +110,8 @@ class SymmetryGroup(ContinuousGroup):
         return jnp.concatenate(parts) if parts else coordinates
 
     def sample(self, *, key: Any) -> Element:
-        """A product of samples of the factors."""
-        return _sampled(self.factors, key)
+        """Draw a product of samples of the factors."""
+        return _sample(self.factors, key)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -132,7 +132,7 @@ class NetworkGroup(Shown, AbstractGroup):
         return tuple(map(str, self.factors))
 
     def headline(self) -> str:
-        """What its factors do."""
+        """Say what its factors do."""
         return "; ".join(self.names) or "the identity alone"
 
     @property
@@ -153,7 +153,7 @@ class NetworkGroup(Shown, AbstractGroup):
         return sum(f.dimension for f in self.factors if isinstance(f, FlowGroup))
 
     def generators(self, params: Any) -> Float[Any, "g D"]:
-        """Those of the continuous factor, none where none was sought."""
+        """Return the generators of the continuous factor, none where none was sought."""
         flows = [f.generators(params) for f in self.factors if isinstance(f, FlowGroup)]
         return (
             flows[0]
@@ -162,8 +162,8 @@ class NetworkGroup(Shown, AbstractGroup):
         )
 
     def shortest(self, params: Any) -> Any:
-        """The point of the continuous factor's orbit that is nearest to the origin; the others
-        keep distances.
+        """Return the point of the continuous factor's orbit that is nearest to the origin; the
+        others keep distances.
         """
         return self.flows.shortest(params)
 
@@ -173,11 +173,11 @@ class NetworkGroup(Shown, AbstractGroup):
         return Composition(())
 
     def sample(self, *, key: Any) -> Element:
-        """A product of samples of the factors."""
-        return _sampled(self.factors, key)
+        """Draw a product of samples of the factors."""
+        return _sample(self.factors, key)
 
 
-def _sampled(factors: tuple[AbstractGroup, ...], key: Any) -> Element:
+def _sample(factors: tuple[AbstractGroup, ...], key: Any) -> Element:
     check_key(key)
     element: Element = Composition(())
     for factor, k in zip(factors, jax.random.split(key, len(factors)), strict=True):
@@ -194,15 +194,14 @@ def symmetry_group(
 def symmetry_group(
     net: Model, params: Any = None, x: Any = None, *, key: Any = None, batch: bool = False
 ) -> SymmetryGroup | NetworkGroup:
-    """The symmetries of an architecture with its activations, whatever the data.
+    """Return the symmetries of an architecture with its activations, whatever the data.
 
-    Of an `nm.MLP` alone: a `SymmetryGroup`, with exact generators and in less than half the processor
-    time (1.0 against 2.2 ms of the same function's permutations and signs, warm, 16 neurons a layer;
-    `discover` takes 40 ms for its flows). Of any network at `params` and samples `x` (only shapes
-    and sizes count): a `NetworkGroup`, the permutations and signs of channels, units and heads that
-    its graph shows, each tried at random parameters and inputs; with `key` also the flows that
-    `discover` finds. `batch=True` takes the whole `x` as one input (normalisation in training
-    mode).
+    Of an `nm.MLP` alone: a `SymmetryGroup`, with exact generators and in less than half the
+    processor time (1.0 against 2.2 ms for the same function's permutations and signs alone, warm,
+    16 neurons a layer). Of any network at `params` and samples `x` (only shapes and sizes count): a
+    `NetworkGroup`, the permutations and signs of channels, units and heads that its graph shows,
+    each tried at random parameters and inputs; with `key` also the flows that `discover` finds.
+    `batch=True` takes the whole `x` as one input (normalisation in training mode).
 
     >>> nm.symmetry_group(nm.MLP((2, 3, 2, 1))).names, nm.symmetry_group(nm.MLP((2, 3, 2, 1))).dimension
     (('permutation', 'scaling'), 5)
@@ -216,7 +215,7 @@ def symmetry_group(
     (('permutations of 3 channels with signs: v w',), 48)
     """
     if params is not None or x is not None:
-        return _of_network(net, params, x, key, batch)
+        return _network_group(net, params, x, key, batch)
     check_net(net, "symmetry_group")
     net = cast(MLP, net)
     factors: list[AbstractGroup] = [PermutationGroup(net)]
@@ -229,7 +228,7 @@ def symmetry_group(
     return SymmetryGroup(net, tuple(factors))
 
 
-def _of_network(f: Model, params: Any, x: Any, key: Any, batch: bool) -> NetworkGroup:
+def _network_group(f: Model, params: Any, x: Any, key: Any, batch: bool) -> NetworkGroup:
     if params is None or x is None:
         raise TypeError(
             f"`{'params' if params is None else 'x'}` is None; pass parameters and samples "
@@ -253,7 +252,7 @@ _EQUAL = 1e-9
 
 
 def channel_permutations(sampler: NetworkSampler) -> tuple[ChannelPermutationGroup, ...]:
-    """A group for every hidden axis whose places f does not tell apart.
+    """Return a group for every hidden axis whose places f does not tell apart.
 
     Hidden: parameters have it, neither input nor output has. Sign flips of one place are sought
     among all sets of slots where there are at most eleven slots, else among the small sets and
@@ -293,15 +292,19 @@ def _inside(other: Place, own: Place) -> bool:
 def _flips(
     sampler: NetworkSampler, slots: tuple[Slot, ...]
 ) -> tuple[tuple[tuple[int, ...], ...], str]:
-    """Generators of the sets of slots that may change sign at one place, and among which sets
-    they were sought.
+    """Return generators of the sets of slots that may change sign at one place, and among which
+    sets they were sought.
     """
     patterns, sought = _patterns(len(slots))
     for draws in (2, _DRAWS):  # most fall at the first two
         patterns = (
-            patterns[_unchanged(sampler, slots, patterns, draws)] if len(patterns) else patterns
+            patterns[_keep_unchanged(sampler, slots, patterns, draws)]
+            if len(patterns)
+            else patterns
         )
-    return tuple(tuple(np.flatnonzero(row).tolist()) for row in _independent(patterns)), sought
+    return tuple(
+        tuple(np.flatnonzero(row).tolist()) for row in _choose_independent(patterns)
+    ), sought
 
 
 def _patterns(count: int) -> tuple[np.ndarray, str]:
@@ -320,10 +323,10 @@ def _patterns(count: int) -> tuple[np.ndarray, str]:
     ), f"sets of at most {most} of {count} slots and their complements"
 
 
-def _unchanged(
+def _keep_unchanged(
     sampler: NetworkSampler, slots: tuple[Slot, ...], patterns: np.ndarray, draws: int
 ) -> np.ndarray:
-    """Which sets of slots keep f when one place of them changes sign, at all of some random
+    """Say which sets of slots keep f when one place of them changes sign, at all of some random
     parameters and inputs.
     """
     rng = np.random.default_rng(0)
@@ -332,7 +335,7 @@ def _unchanged(
     theta, x = sampler.draw(rng, draws), sampler.draw_input(rng, draws)
 
     def flipped(part: np.ndarray) -> np.ndarray:
-        return np.asarray(_flipped(sampler.f, sampler.structure, slots, signs, part, theta, x))
+        return np.asarray(_flip(sampler.f, sampler.structure, slots, signs, part, theta, x))
 
     expected = flipped(np.zeros((1, len(slots)), bool))[0]
     size = np.abs(expected).max(axis=1, keepdims=True)
@@ -344,7 +347,7 @@ def _unchanged(
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
-def _flipped(
+def _flip(
     f: Model,
     structure: Any,
     slots: tuple[Slot, ...],
@@ -353,8 +356,8 @@ def _flipped(
     leaves: list[Any],
     x: Any,
 ) -> Any:
-    """The outputs of `f` for each pattern and each (leaves, x), with the slots that a pattern marks
-    multiplied by their signs.
+    """Return the outputs of `f` for each pattern and each (leaves, x), with the slots that a
+    pattern marks multiplied by their signs.
     """
 
     def outputs(pattern: Any, leaves: list[Any], x: Any) -> Any:
@@ -370,15 +373,15 @@ def _flipped(
 
 
 def _parts(patterns: np.ndarray) -> Iterator[np.ndarray]:
-    """Equal parts, the last filled up: one program serves all."""
+    """Yield equal parts, the last filled up: one program serves all."""
     step = min(_AT_ONCE, 1 << (len(patterns) - 1).bit_length())
     for start in range(0, len(patterns), step):
         part = patterns[start : start + step]
         yield np.concatenate([part, np.zeros((step - len(part), part.shape[1]), bool)])
 
 
-def _independent(patterns: np.ndarray) -> list[np.ndarray]:
-    """Rows that generate all of them by exclusive or, the smallest first."""
+def _choose_independent(patterns: np.ndarray) -> list[np.ndarray]:
+    """Return rows that generate all of them by exclusive or, the smallest first."""
     kept: list[np.ndarray] = []
     reduced: list[np.ndarray] = []
     for row in patterns[np.argsort(patterns.sum(axis=1), kind="stable")]:

@@ -59,7 +59,7 @@ class ScalingGroup(ContinuousGroup):
         return join(self.net, parts)
 
     def exponential(self, coordinates: Any) -> Monomial:
-        """Factors c = exp ξ."""
+        """Return the element with factors c = exp ξ."""
         xp, start, into, out = namespace(coordinates), 0, [], []
         # The last entry, 0, is the logarithm of every neuron that has no factor.
         extended = xp.append(coordinates, xp.zeros((), coordinates.dtype))
@@ -80,7 +80,7 @@ class ScalingGroup(ContinuousGroup):
         return jnp.clip(coordinates, -limit, limit)
 
     def sample(self, *, key: Any) -> Monomial:
-        """log|c| uniform in [−1, 1]; a random sign where negative factors are allowed."""
+        """Draw log|c| uniform in [−1, 1]; a random sign where negative factors are allowed."""
         rng = host_generator(key)
         logs = rng.uniform(-1.0, 1.0, self.dimension)
         element = self._flips(rng.random(self.net.hidden) < 0.5) @ self.element(logs)

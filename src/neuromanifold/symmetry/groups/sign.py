@@ -62,7 +62,7 @@ class SignGroup(AbstractGroup):
         return monomial(self.net)
 
     def element(self, signs: tuple[Any, ...]) -> Monomial:
-        """The flips given as ±1 for each neuron of each layer, the output layer included; 1
+        """Return the element that flips, given as ±1 for each neuron of each layer, the output layer included; 1
         where there is no parity.
         """
         signs = tuple(np.asarray(s, np.float64) for s in signs)
@@ -80,7 +80,7 @@ class SignGroup(AbstractGroup):
         return monomial(self.net, into=signs, out=out[:-1])
 
     def sample(self, *, key: Any) -> Monomial:
-        """A uniformly random element."""
+        """Draw a uniformly random element."""
         rng = host_generator(key)
         return self.element(
             tuple(
@@ -114,7 +114,7 @@ class SignedPermutationGroup(AbstractGroup):
         return monomial(self.net)
 
     def sample(self, *, key: Any) -> Monomial:
-        """A uniformly random element: a flip after a permutation."""
+        """Draw a uniformly random element: a flip after a permutation."""
         check_key(key)
         flip, reorder = jax.random.split(key)
         element = SignGroup(self.net).sample(key=flip) @ PermutationGroup(self.net).sample(

@@ -60,8 +60,8 @@ class Transformation(Shown, eqx.Module):
 
 
 def transformation(g: Element, params: Params, *, second: bool = False) -> Transformation:
-    """Γ = (Dg)^{−T} of a symmetry at θ, in float64; with `second=True` also ∂²g (D³ numbers, for
-    small networks).
+    """Return Γ = (Dg)^{−T} of a symmetry at θ, in float64; with `second=True` also ∂²g (D³ numbers,
+    for small networks).
 
     >>> net = nm.MLP((1, 1, 1), bias=False)
     >>> params = (nm.Layer(np.array([[1.0]])), nm.Layer(np.array([[1.0]])))
@@ -77,7 +77,7 @@ def transformation(g: Element, params: Params, *, second: bool = False) -> Trans
 
 
 def _on_vectors(g: Element, params: Any) -> tuple[Any, Any]:
-    """g as a map of flat vectors, and θ as one."""
+    """Return g as a map of flat vectors, and θ as one."""
     flat, unravel = ravel_pytree(params)
     return lambda theta: ravel_pytree(g.act(unravel(theta)))[0], flat
 
@@ -95,8 +95,8 @@ def _second_derivative(g: Element, params: Any) -> Any:
 
 
 def gamma_norm(g: Element, params: Params) -> float:
-    """‖Γ‖: read off for elements that permute and rescale, otherwise by Lanczos on ΓΓᵀ without
-    forming a matrix.
+    """Return ‖Γ‖: read off for elements that permute and rescale, otherwise by Lanczos on ΓΓᵀ
+    without forming a matrix.
 
     >>> net = nm.MLP((1, 1, 1), bias=False)
     >>> g = nm.symmetry.ScalingGroup(net).element(np.log([4.0]))
@@ -118,6 +118,6 @@ def gamma_norm(g: Element, params: Params) -> float:
 
 
 def _product(back: Element, moved: Any, v: Any) -> Any:
-    """ΓΓᵀv, by one derivative of g⁻¹ at g(θ) along v and one transposed."""
+    """Return ΓΓᵀv, by one derivative of g⁻¹ at g(θ) along v and one transposed."""
     act, flat = _on_vectors(back, moved)
     return jax.vjp(act, flat)[1](jax.jvp(act, (flat,), (v,))[1])[0]

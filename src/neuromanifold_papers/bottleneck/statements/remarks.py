@@ -212,27 +212,6 @@ def kernels(
 
 
 @statement(
-    "Sec 4 (trace)",
-    lambda rng, draws: [tuple(map(int, rng.integers(1, 6, 3))) for _ in range(draws)],
-    control("without the number of outputs", lambda: (4, 3, 5), outputs=False),
-    method="float64",
-)
-def trace_bound(case: tuple[int, int, int], outputs: bool = True) -> Check:
-    """‖Θ(X, X)‖_op/N ≤ cL implies Tr Θ(X, X)/(N d_out) ≤ cLN/N: a kernel of N samples and d outputs
-    has Tr Θ ≤ N d ‖Θ‖_op, and for Θ = 1 there is equality.
-    """
-    samples, dimension, parameters = case
-    J = np.random.default_rng(parameters).normal(size=(samples * dimension, 7))
-    identity = np.eye(samples * dimension)
-    slack = []
-    for kernel in (J @ J.T, identity):
-        values = np.linalg.eigvalsh(kernel)
-        count = samples * dimension if outputs else samples
-        slack.append(count * values[-1] - float(np.trace(kernel)))
-    return at_least(float(min(slack)), 0.0, 1e-9 * samples * dimension, outputs=dimension)
-
-
-@statement(
     "D.2 (semicontinuity)",
     lambda rng, draws: [(L, n) for L in (1, 2, 5, 20) for n in (10, 1000, 10**6)],
     control("the rank of the sequence for its limit", lambda: (5, 10**6), rank=2),

@@ -259,8 +259,8 @@ def near_the_identity(case: Network, t: Fraction = Fraction(1, 2**40)) -> Check:
     return equal(case.changes(status.fields) + changed, 0, hypotheses=found)
 
 
-def affine_pieces(case: Network) -> list[int]:
-    """How many samples lie on each distinct affine piece x ↦ Ax + c of f_θ that X meets.
+def affine_pieces(case: Network) -> list[np.ndarray]:
+    """Which samples lie on each distinct affine piece x ↦ Ax + c of f_θ that X meets.
     [complexity, Sec. 4.3]
     """
     A = Residues(modular.random_prime())
@@ -268,7 +268,14 @@ def affine_pieces(case: Network) -> list[int]:
     x, p = modular.from_floats(case.x, A.p), A.p
     through = modular.matmul(slope, x[:, :, None], p)[:, :, 0]
     pieces = np.concatenate([slope.reshape(len(x), -1), (value - through) % p], axis=1)
-    return np.unique(pieces, axis=0, return_counts=True)[1].tolist()
+    found, which = np.unique(pieces, axis=0, return_inverse=True)
+    return [np.flatnonzero(which.ravel() == piece) for piece in range(len(found))]
+
+
+def spanned(case: Network, samples: np.ndarray) -> int:
+    """1 + the dimension of the affine space that these samples span."""
+    points = modular.from_floats(case.x[samples], PRIME)
+    return modular_rank(np.concatenate([points, np.ones_like(points[:, :1])], axis=1), PRIME)
 
 
 def printed_region_bound(case: Network) -> int:
@@ -277,12 +284,10 @@ def printed_region_bound(case: Network) -> int:
 
 
 def amended_region_bound(case: Network) -> int:
-    """o · Σ over sampled pieces of min(samples on it, n_0 + 1), which is at most o (n_0 + 1) ·
-    pieces.
+    """o · Σ over sampled pieces of 1 + the affine dimension of the samples on it, which is at most
+    o (n_0 + 1) · pieces.
     """
-    return case.net.widths[-1] * sum(
-        min(count, case.net.widths[0] + 1) for count in affine_pieces(case)
-    )
+    return case.net.widths[-1] * sum(spanned(case, piece) for piece in affine_pieces(case))
 
 
 def cell_bound(case: Network) -> int:
@@ -365,8 +370,8 @@ def regions(case: Any, bound: Any = printed_region_bound) -> Check:
     amends="4.6",
 )
 def s_4_6_several_outputs(case: Any, bound: Any = amended_region_bound) -> Check:
-    """With o outputs the functional dimension is at most o Σ min(samples on the piece, n_0 + 1)
-    over the pieces met, so at most o (n_0 + 1) times their number.
+    """With o outputs the functional dimension is at most o Σ (1 + the affine dimension of the samples on
+    the piece) over the pieces met, so at most o (n_0 + 1) times their number.
     """
     return _region_check(case, bound)
 

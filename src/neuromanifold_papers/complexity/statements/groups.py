@@ -67,6 +67,11 @@ class Mix:
         return _generic_orbit(self.widths, self.linear)
 
     @property
+    def layers(self) -> list[tuple[int, int]]:
+        """(n_l^R, n_l^L) of every hidden layer."""
+        return list(zip(self.relu, self.linear, strict=True))
+
+    @property
     def dimension(self) -> int:
         """dim H = Σ_{l≥1} n_l^R + Σ_{l≥1} (n_l^L)²."""
         return sum(self.relu) + sum(a**2 for a in self.linear)
@@ -159,12 +164,22 @@ _FROM_ZERO = control(
 )
 
 
-@statement("4.5", _mixed_cases, _FROM_ZERO)
-def s_4_5(case: Any, formula: Any = stated_dimension) -> Check:
-    """The hidden equivalence group of a mixed network has dimension at least Σ_{l≥1} n_l^R +
-    Σ_{l≥1} (n_l^L)² (printed from l = 0, where n_0^R is not defined: a misprint, the proof has
-    l = 1).
+@statement(
+    "4.5",
+    _mixed_cases,
+    _A_LINEAR_NEURON_MORE,
+    confirm=lambda case: at_least(sum(r + a * a for r, a in case.layers), with_inputs(case)),
+)
+def s_4_5(case: Any, formula: Any = with_inputs) -> Check:
+    """The hidden equivalence group of a mixed network has dimension at least Σ_{l≥0} n_l^R +
+    Σ_{l≥1} (n_l^L)², from l = 0 as printed, n_0^R being the inputs.
     """
+    return _group_check(case, formula)
+
+
+@statement("4.5 (amended)", _mixed_cases, _FROM_ZERO, amends="4.5")
+def s_4_5_amended(case: Any, formula: Any = stated_dimension) -> Check:
+    """The dimension is at least Σ_{l≥1} n_l^R + Σ_{l≥1} (n_l^L)², as in the proof."""
     return _group_check(case, formula)
 
 
@@ -189,28 +204,62 @@ def acts(case: Mix, group: Callable[[Mix], SymmetryGroup] = lambda case: case.gr
     return equal(mixed.changes(group(case).fields), 0, hypotheses=_hypotheses(case))
 
 
-@statement("A.10 (dimension)", _mixed_cases, _A_LINEAR_NEURON_MORE)
-def dimension(case: Any, formula: Any = stated_dimension) -> Check:
-    """dim H = Σ_{l≥1} n_l^R + Σ_{l≥1} (n_l^L)² (printed from l = 0, a misprint: the proof has l =
-    1).
-    """
+@statement(
+    "A.10 (dimension)",
+    _mixed_cases,
+    _A_LINEAR_NEURON_MORE,
+    confirm=lambda case: equal(sum(r + a * a for r, a in case.layers), with_inputs(case)),
+)
+def dimension(case: Any, formula: Any = with_inputs) -> Check:
+    """dim H = Σ_{l≥0} n_l^R + Σ_{l≥1} (n_l^L)², from l = 0 as the proposition prints it."""
     return _dimension_check(case, formula)
 
 
-def chained(widths: Widths) -> bool:
-    """For some m: n_l − 1 ≤ n_{l-1} for l ≤ m, and n_l ≤ n_{l+1} for m < l < d. Condition (i) is m
-    = d − 1.
+@statement(
+    "A.10 (dimension, amended)",
+    _mixed_cases,
+    _A_LINEAR_NEURON_MORE,
+    amends="A.10 (dimension)",
+)
+def dimension_amended(case: Any, formula: Any = stated_dimension) -> Check:
+    """dim H = Σ_{l≥1} n_l^R + Σ_{l≥1} (n_l^L)², as the proof has it."""
+    return _dimension_check(case, formula)
 
-    Up to m the equations g_l (W_l | b_l) = (W_l g_{l-1} | b_l) give g_l = 1 one after the other
-    from the input, as in the paper's proof; beyond m the equations g_{l+1} W_{l+1} = W_{l+1} g_l do
-    so from the output, where no bias helps.
+
+in_the_proof = statement("A.10 (dimension, proof)", _mixed_cases, _A_LINEAR_NEURON_MORE)(
+    dimension_amended.measure
+)
+
+
+def generic_stabiliser(widths: Widths) -> int:
+    """The dimension of the stabiliser of almost every θ in G_hid.
+
+    1 + X fixes θ when X vanishes on U, which the inputs and the biases generate, and maps into K,
+    which the output does not see: X is a homomorphism V/U → K of representations of 1 → … → d − 1,
+    and Hom([a, b], [c, e]) has dimension 1 when c ≤ a ≤ e ≤ b, and else 0.
     """
     d = len(widths) - 1
-    return any(
-        all(widths[l] - 1 <= widths[l - 1] for l in range(1, m + 1))
-        and all(widths[l] <= widths[l + 1] for l in range(m + 1, d))
-        for m in range(d)
-    )
+
+    def grown(i: int, j: int) -> int:
+        """dim of what all of layer i and the biases after it generate in layer j."""
+        return min(widths[m] + j - m for m in range(i, j + 1))
+
+    def quotient(i: int, j: int) -> int:
+        return grown(i, j) - grown(0, j) if 0 < i <= j < d else 0
+
+    def kernel(i: int, j: int) -> int:
+        return min(widths[i : j + 1]) - min(widths[i:]) if 0 < i <= j < d else 0
+
+    def intervals(rank: Callable[[int, int], int]) -> dict[tuple[int, int], int]:
+        """How often each interval occurs, from the ranks of the maps between layers."""
+        inner = itertools.combinations_with_replacement(range(1, d), 2)
+        return {
+            (a, b): rank(a, b) - rank(a - 1, b) - rank(a, b + 1) + rank(a - 1, b + 1)
+            for a, b in inner
+        }
+
+    pairs = itertools.product(intervals(quotient).items(), intervals(kernel).items())
+    return sum(q * k for ((a, b), q), ((c, e), k) in pairs if c <= a <= e <= b)
 
 
 def stabiliser_at_least(widths: Widths) -> int:
@@ -221,7 +270,7 @@ def stabiliser_at_least(widths: Widths) -> int:
     return sum(max(0, n - before - 1) * max(0, n - after) for before, n, after in triples)
 
 
-def _stabiliser(widths: Widths) -> Check:
+def _stabiliser(widths: Widths, predicted: Callable[[Widths], int] = lambda widths: 0) -> Check:
     """The linear equations of the stabiliser are those of its Lie algebra: it is trivial exactly
     when that is zero.
     """
@@ -231,7 +280,8 @@ def _stabiliser(widths: Widths) -> Check:
         (first, second), "neither"
     )
     hypotheses = {"hidden layers": len(case.linear), "condition": kind}
-    return equal(case.dimension - case.orbit_dimension, 0, hypotheses=hypotheses)
+    found = case.dimension - case.orbit_dimension
+    return equal(found, predicted(widths), hypotheses=hypotheses)
 
 
 def _where(
@@ -277,15 +327,26 @@ stabiliser_ii = statement(
     says="n_{l-1} − 1 ≤ n_l for all l ⇒ almost every θ has trivial stabiliser in G_hid",
 )(_stabiliser)
 
-a_8_chained = statement(
-    "A.8 (chained)",
-    _where(chained),
-    _TOO_WIDE,
+
+@statement(
+    "A.8 (every architecture)",
+    _where(lambda widths: True),
+    control(
+        "one layer at a time, at (1, 4, 4 | 1)",
+        lambda: (1, 4, 4, 1),
+        predicted=stabiliser_at_least,
+    ),
     amends="A.8 (ii)",
     exhaustive=_RANGE,
     show=_show_stabiliser,
-    says="n_l − 1 ≤ n_{l-1} for l ≤ m and n_l ≤ n_{l+1} for m < l < d, for some m ⇒ almost every θ has trivial stabiliser (m = d − 1 is condition (i); m = 0 replaces (ii) by n_1 ≤ … ≤ n_d)",
-)(_stabiliser)
+)
+def stabiliser_exactly(
+    widths: Widths, predicted: Callable[[Widths], int] = generic_stabiliser
+) -> Check:
+    """Almost every θ has a stabiliser of dimension Σ q[a, b]k[c, e] over c ≤ a ≤ e ≤ b, q and k how often
+    intervals occur in V/U and in K; it is trivial exactly when that is 0.
+    """
+    return _stabiliser(widths, predicted)
 
 
 def _orbit(case: Mix) -> Check:
@@ -321,11 +382,11 @@ orbits = statement(
     says="roughly monotonic ⇒ for almost all θ of a mixed network dim Hθ = dim H",
 )(_orbit)
 
-a_10_orbit_chained = statement(
-    "A.10 (orbit, chained)",
-    _mixes_where(chained),
+a_10_orbit_trivial = statement(
+    "A.10 (orbit, trivial)",
+    _mixes_where(lambda widths: generic_stabiliser(widths) == 0),
     _WIDE_ORBIT,
     amends="A.10 (orbit)",
     exhaustive=_MIXED_RANGE,
-    says="n_l − 1 ≤ n_{l-1} for l ≤ m and n_l ≤ n_{l+1} for m < l < d, for some m ⇒ dim Hθ = dim H for almost all θ",
+    says="where almost every θ has a trivial stabiliser in G_hid by A.8 (every architecture), dim Hθ = dim H for almost all θ",
 )(_orbit)

@@ -39,10 +39,15 @@ def negative_kernel() -> Network:
     return network([[[1]], [[10]]], [[20], [0]], [-10, 10])
 
 
+def _twice_one_point() -> Network:
+    """The same network at 1, 1 and 2, where no value is negative."""
+    return network([[[1]], [[10]]], [[20], [0]], [1, 1, 2])
+
+
 def _kernels(rng: np.random.Generator, draws: int) -> Iterator[Network]:
     """The negative value, a sample with a point taken twice, then random networks."""
     yield negative_kernel()
-    yield network([[[1]], [[10]]], [[20], [0]], [1, 1, 2])
+    yield _twice_one_point()
     yield from (
         random_network(rng, (*random_widths(rng, 2, 3)[:-1], 1), 8, size=9) for _ in range(draws)
     )
@@ -58,14 +63,12 @@ def _one_negative(case: Network) -> np.ndarray:
 @statement(
     "Sec 3.2 (values)",
     _kernels,
-    control("the printed range, at f = 10 max(x + 20, 0), x = ±10", negative_kernel),
+    control("k(x, x) with its sign changed at one x", _twice_one_point, form=_one_negative),
     confirm=_least_in_floats,
 )
-def nonnegative(case: Network) -> Check:
+def nonnegative(case: Network, form: Callable[[Network], np.ndarray] = _gram) -> Check:
     """A kernel, the NTK being one, has values in ℝ_{≥0}."""
-    return at_least(
-        int(_gram(case).min()), 0, hidden_layers=case.net.depth - 1, samples=len(case.x)
-    )
+    return at_least(int(form(case).min()), 0, hidden_layers=case.net.depth - 1, samples=len(case.x))
 
 
 @statement(
@@ -253,7 +256,10 @@ combine = statement(
     lambda rng, draws: (
         case for part in ([doubled()], _combinations(rng, affine=False)) for case in part
     ),
-    control("z_2 = 2z_1 through one active neuron", doubled),
+    control(
+        "points of two cells, 3 = 2·1 − (−1) through max(x, 0)",
+        lambda: (network([[[1]], [[1]]], [[0], [0]], [-1, 1, 3]), (-1, 2)),
+    ),
     show=_show,
     confirm=_rows_in_floats,
     says="points of one cell: if z_{k+1} is a linear combination of z_1, …, z_k, the row of J at z_{k+1} is that combination of their rows",

@@ -76,7 +76,7 @@ rem_4_1_c_amended = statement(
     method="integration",
     draws=5,
     show=lambda alpha: f"α = {alpha}",
-    says="fixed sets of linear normal invariant maps are kept by gradient flow also where F is locally C^{1,1}: its gradient is locally Lipschitz",
+    says="Theorem 4.1 holds where ∇F is locally Lipschitz in θ: a locally Lipschitz field tangent to a closed manifold keeps it, whatever the maps",
 )(_kept)
 
 once_differentiable = statement(

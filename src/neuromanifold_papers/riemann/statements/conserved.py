@@ -246,14 +246,34 @@ def printed_kernel(matrices: Any) -> np.ndarray:
     return J @ J.T
 
 
-@statement("Eq 7", _widths, control("the kernel taken twice", lambda: (1, 1, 1), broken=True))
-def eq_7(widths: tuple[int, ...], broken: bool = False) -> Check:
-    """The NTK of a dense linear network acts by Σ_l (W_H⋯W_{l+1})(⋯)ᵀ Z (W_{l−1}⋯W_1)ᵀ(⋯), for Z
-    shaped like W (printed: Z of shape d_H × d_H, which fits only when d_0 = d_H).
+_TWICE = control("the kernel taken twice", lambda: (1, 1, 1), factor=2)
+
+
+def _fits(widths: tuple[int, ...], shape: tuple[int, int]) -> Check:
+    """Whether Z of that shape can stand between the d_H × d_H and the d_0 × d_0 matrices of the sum."""
+    return equal(int(shape == (widths[-1], widths[0])), 1)
+
+
+@statement(
+    "Eq 7",
+    _widths,
+    _TWICE,
+    confirm=lambda widths: _fits(widths, (widths[-1], widths[-1])),
+)
+def eq_7(widths: tuple[int, ...], factor: int = 1) -> Check:
+    """The NTK of a dense linear network acts by Σ_l (W_H⋯W_{l+1})(⋯)ᵀ Z (W_{l−1}⋯W_1)ᵀ(⋯) on Z of shape
+    d_H × d_H, as printed: JJᵀ is as large.
     """
+    kernel = printed_kernel(symbols(shapes_of(widths)))
+    size = widths[-1] ** 2 * factor
+    return equal(len(kernel), size, widths=str(widths), H=len(widths) - 1)
+
+
+@statement("Eq 7 (amended)", _widths, _TWICE, amends="Eq 7")
+def eq_7_amended(widths: tuple[int, ...], factor: int = 1) -> Check:
+    """It acts so on Z of shape d_H × d_0."""
     params = symbols(shapes_of(widths))
-    K = fs.dense_kernel(params).matrix
-    wrong = differing(2 * K if broken else K, printed_kernel(params))
+    wrong = differing(factor * fs.dense_kernel(params).matrix, printed_kernel(params))
     return equal(wrong, 0, widths=str(widths), H=len(widths) - 1)
 
 

@@ -153,6 +153,75 @@ sec_5_cnn_almost_every = statement(
 )(_keeping)
 
 
+def _scaled_mates(case: Any, factors: tuple[float, ...]) -> Check:
+    """How many of (cw_1, w_2/c) give the same function as (w_1, w_2) at random signals."""
+    net, (first, second), seed = case
+    x = np.random.default_rng(seed).normal(size=(24, *net.signal_shape((2,) * net.dimension)))
+    target = relu_net(net, (first, second), x)
+    mates = [relu_net(net, (c * first, second / c), x) for c in factors]
+    same = sum(bool(np.allclose(mate, target, rtol=1e-9, atol=1e-12)) for mate in mates)
+    return equal(same, 1, hypotheses=hypotheses(net))
+
+
+_SCALES = (0.5, 1.0, 2.0)
+_NONE = control("no tuple at all", lambda: _unique(0), factors=())
+
+
+def _unique(index: int) -> Any:
+    return list(_unique_cases(np.random.default_rng(0), 0))[index]
+
+
+def _kernels_differ(case: Any) -> Check:
+    """The NTKs of (w_1, w_2) and (2w_1, w_2/2), by finite steps in both filters."""
+    net, (first, second), seed = case
+    x = np.random.default_rng(seed).normal(size=(3, *net.signal_shape((2,) * net.dimension)))
+
+    def kernel(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        rows = []
+        for index, w in enumerate((a, b)):
+            for unit in np.eye(w.size).reshape(-1, *w.shape) * 1e-6:
+                up, down = (
+                    ([a + unit, b], [a - unit, b]) if index == 0 else ([a, b + unit], [a, b - unit])
+                )
+                rows.append((relu_net(net, up, x) - relu_net(net, down, x)).ravel() / 2e-6)
+        return np.array(rows).T @ np.array(rows)
+
+    apart = np.abs(kernel(first, second) - kernel(2 * first, second / 2)).max()
+    return equal(float(apart), 0.0, 1e-6)
+
+
+@statement(
+    "Sec 5 (single choice)",
+    _unique_cases,
+    _NONE,
+    method="float64",
+    show=lambda case: f"nm.{case[0]!r}, {[w.tolist() for w in case[1]]}",
+    confirm=_kernels_differ,
+)
+def single_choice(case: Any, factors: tuple[float, ...] = _SCALES) -> Check:
+    """A nonzero shallow ReLU CNN has a single choice of filters for its function, so that the NTK depends
+    on the function alone, as printed without δ.
+    """
+    return _scaled_mates(case, factors)
+
+
+@statement(
+    "Sec 5 (single choice, amended)",
+    _unique_cases,
+    _NONE,
+    amends="Sec 5 (single choice)",
+    method="float64",
+    show=lambda case: f"nm.{case[0]!r}, {[w.tolist() for w in case[1]]}",
+)
+def single_scale(case: Any, factors: tuple[float, ...] = _SCALES) -> Check:
+    """Among the positive scalings of its filters the value of δ picks one."""
+    net, (first, second), _ = case
+    delta = lambda c: float(np.sum((second / c) ** 2) - np.sum((c * first) ** 2))  # noqa: E731
+    size = 1 + abs(delta(1.0))
+    same = sum(abs(delta(c) - delta(1.0)) <= 1e-9 * size for c in factors)
+    return equal(same, 1, hypotheses=hypotheses(net))
+
+
 _SILENT = (RUNNING, (np.array([1.0, 2.0, 3.0]), np.zeros(2)), 0)
 
 

@@ -206,15 +206,15 @@ def _only_higher_by_product(case: Any) -> Check:
     lambda rng, draws: _pairs(
         [*line_nets((2, 3), (1, 2), (2, 3)), *tensor_nets([(2, 2)], [(1, 1), (2, 1)])]
     ),
-    control("D = 1, t_1 = t_2 = 1", lambda: (LinearConvNet((2, 2), (1, 1)), 0, 1)),
+    control("three dimensions asked of two", lambda: (SQUARE, 0, 1), least=3),
     confirm=_only_higher_by_product,
     show=lambda case: f"nm.{case[0]!r}, {case[1]}, {case[2]}",
 )
-def obs_11_line(case: Any) -> Check:
+def obs_11_line(case: Any, least: int = 2) -> Check:
     """t_l = t_L with l < L can only happen if D > 1."""
     net, l, m = case
     drops = outside("t_l ≠ t_L", when=net.dilations[l] != net.dilations[m])
-    return at_least(net.dimension, 2, drops=drops, hypotheses=hypotheses(net))
+    return at_least(net.dimension, least, drops=drops, hypotheses=hypotheses(net))
 
 
 @statement(

@@ -91,36 +91,14 @@ def implied(case: Stretch, factor: int = 1) -> Check:
     )
 
 
-Pair = tuple[Rows, Rows]
+Matrix = tuple[tuple[float, ...], ...]
+Pair = tuple[Matrix, Matrix]
 
 
-def _pairs(rng: np.random.Generator, count: int) -> Iterator[Pair]:
+def pairs(rng: np.random.Generator, count: int) -> Iterator[Pair]:
     for a, b, c in product((-1, 0, 1), repeat=3):
         for p, q, r, s in product((-1, 0, 1), repeat=4):
             yield from ((((a, b), (b, c)), ((k * p, k * q), (k * r, k * s))) for k in (1, 3))
-
-
-@statement(
-    "Eq 23",
-    _pairs,
-    control("C in place of C²", lambda: (((1, 0), (0, 1)), ((1, 1), (1, 1))), power=1),
-    method="float64",
-)
-def eq_23(case: Pair, power: int = 2) -> Check:
-    """‖ΓᵀHΓ‖ ≤ C²‖H‖ for ‖Γ‖ ≤ C (spectral norms; that the print leaves out the absolute value in
-    sup vᵀHv is Eq 19 (sup)).
-
-    ‖ΓᵀHΓ‖ ≤ ‖Γ‖²‖H‖, spectral norms.
-    """
-    H, gamma = (np.array(rows, float) for rows in case)
-    left = float(np.linalg.norm(gamma.T @ H @ gamma, 2))
-    right = float(np.linalg.norm(gamma, 2) ** power * np.linalg.norm(H, 2))
-    return at_most(
-        left,
-        right,
-        64 * _EPS * (1 + right),
-        hypotheses={"rank of Γ": int(np.linalg.matrix_rank(gamma))},
-    )
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def _losses(case: Move) -> tuple[exact.Law, Jet, Jet]:
     return found, exact.half_square(found.before), exact.half_square(found.after)
 
 
-def _first_move() -> Move:
+def first_move() -> Move:
     return next(exact.nonlinear_moves())
 
 
@@ -58,7 +58,7 @@ def _first_move() -> Move:
     nonlinear_cases,
     control(
         "the first term alone, (w, v) ↦ (wv², 1/v) at (1, 2)",
-        _first_move,
+        first_move,
         law=lambda g, second, hessian, gradient: g @ hessian @ g.T,
     ),
     method="float64",
@@ -88,7 +88,7 @@ Law = Callable[[np.ndarray, np.ndarray], np.ndarray]
     nonlinear_cases,
     control(
         "the first Γ transposed",
-        _first_move,
+        first_move,
         law=lambda g, second: -np.einsum("rb,mrs,sn->mbn", g, second, g),
     ),
     method="float64",
@@ -155,14 +155,24 @@ def _deviation_by_differences(case: Move) -> Check:
     """The same move in float64, by central differences: what ΓHΓᵀ leaves of the Hessian at g(θ),
     and T·∇L.
     """
+    g, loss, theta, gamma = _in_floats(case)
+    contracted = _second_difference(g, theta) @ _first_difference(loss, theta)
+    return at_most(nonlinear_part(case), float(size(gamma) ** 3 * size(contracted)), 1e-5)
+
+
+def nonlinear_part(case: Move) -> float:
+    """What ΓHΓᵀ leaves of the Hessian at g(θ), squared, by central differences."""
+    g, loss, theta, gamma = _in_floats(case)
+    old, new = (_second_difference(loss, at) for at in (theta, g(theta)))
+    return float(size(new - gamma @ old @ gamma.T))
+
+
+def _in_floats(case: Move) -> tuple[Any, Any, np.ndarray, np.ndarray]:
+    """g, L, θ and Γ."""
     g = lambda t: flatten(case.act(exact.layers(case.net, t)))  # noqa: E731
     theta, x = np.array(case.theta, float), float(case.x[0][0])
     loss = lambda t: 0.5 * (x * np.dot(*np.split(t, 2)) - 1) ** 2  # noqa: E731
-    there = g(theta)
-    gamma = np.linalg.inv(_first_difference(g, theta))
-    term = _second_difference(loss, there) - gamma @ _second_difference(loss, theta) @ gamma.T
-    contracted = _second_difference(g, theta) @ _first_difference(loss, theta)
-    return at_most(float(size(term)), float(size(gamma) ** 3 * size(contracted)), 1e-5)
+    return g, loss, theta, np.linalg.inv(_first_difference(g, theta))
 
 
 def _first_difference(f: Any, t: np.ndarray, step: float = 1e-4) -> np.ndarray:
@@ -179,7 +189,7 @@ def _second_difference(f: Any, t: np.ndarray, step: float = 1e-4) -> np.ndarray:
 
 
 _NO_CONSTANT = control(
-    "a constant of 1/1000 at (w, v) ↦ (wv², 1/v)", _first_move, constant=lambda g: Fraction(1, 1000)
+    "a constant of 1/1000 at (w, v) ↦ (wv², 1/v)", first_move, constant=lambda g: Fraction(1, 1000)
 )
 
 

@@ -1,0 +1,53 @@
+"""The study beyond the papers, at a size at which nothing is learned: files, resuming, claims."""
+
+import json
+
+import numpy as np
+import pytest
+
+import neuromanifold as nm
+from neuromanifold_papers.beyond import cast, study
+from neuromanifold_papers.output import read_data
+
+TINY = study.Scale(
+    draws=4, seeds=2, noises=(0.0, 1.0), fitted=5, modulus=3, hidden=4, grokking=4, wave=20
+)
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    monkeypatch.setitem(study.SCALES, "small", TINY)
+
+
+@pytest.mark.parametrize("number", [2, 3, 4])
+def test_a_figure_leaves_its_data_and_is_not_computed_again(tiny, tmp_path, monkeypatch, number):
+    summary = study.reproduce(tmp_path, figure=number, progress=False)
+    assert {claim["figure"] for claim in summary["claims"]} == {str(number)}
+    for suffix in ("png", "svg", "nc"):
+        assert (tmp_path / f"figure_{number}.{suffix}").stat().st_size > 0
+    assert json.loads((tmp_path / "summary.json").read_text())["claims"] == summary["claims"]
+    assert all(np.isfinite(v).all() for v in read_data(tmp_path / f"figure_{number}.nc").values())
+    monkeypatch.setitem(study.FIGURES, number, (None, None))
+    assert study.reproduce(tmp_path, figure=number, progress=False)["claims"] == summary["claims"]
+
+
+def test_the_cast_is_at_minima_that_fit_and_never_below_half_the_rank():
+    for case in cast.CAST:
+        rank = nm.functional_dimension(case.f, case.params, case.x)
+        assert int(rank) / 2 <= case.exact
+        assert (int(rank) / 2 < case.exact) == case.singular, case.name
+
+
+def test_the_formula_of_reduced_rank_regression_is_half_the_dimension_where_it_must_be():
+    """With a hidden layer as narrow as the rank the map is an immersion up to GL(r)."""
+    for inputs, outputs, rank in [(3, 3, 1), (2, 5, 2), (4, 3, 2)]:
+        expected = rank * (inputs + outputs - rank) / 2
+        assert cast.aoyagi(inputs, rank, outputs, rank) == expected
+    assert cast.aoyagi(2, 3, 2, 1) != 1 * (2 + 2 - 1) / 2
+
+
+def test_bad_choices_are_named(tmp_path):
+    with pytest.raises(ValueError, match="`scale` is 'huge'; pass 'small' or 'paper'"):
+        study.reproduce(tmp_path, scale="huge")
+    with pytest.raises(ValueError, match="this study has the figures 1 to 4"):
+        study.reproduce(tmp_path, figure=5)
