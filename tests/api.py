@@ -123,6 +123,7 @@ VERBS: dict[str, Callable[[Any, Any, Any, Any, Any], Any]] = {
     ),
     "orbits.lie_closure": lambda f, p, x, y, folder: nm.lie_closure(f, p, key=KEY, inputs=x),
     "bottleneck.jacobian_rank": lambda f, p, x, y, folder: nm.bottleneck.jacobian_rank(f, p, x),
+    "bottleneck.ranks_along": lambda f, p, x, y, folder: nm.bottleneck.ranks_along(f, p, x),
     "inspection.inspect": lambda f, p, x, y, folder: nm.inspect(f, p, x, y),
 }
 

@@ -294,6 +294,27 @@ def reduce_network(
     typer.echo(f"{said}\nwrote {path}")
 
 
+@app.command()
+def watch(
+    run: Annotated[Path, typer.Argument(help="The `folder=` of a tracker that is at work.")],
+    port: Annotated[int, typer.Option(help="The port; any that is free when absent.")] = 0,
+    show: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+) -> None:
+    """Follow a training in the browser: a page on this machine alone, until Ctrl-C."""
+    from neuromanifold.inspection.live import LivePage, history_of_folder
+
+    if not (run / "timeline.csv").is_file():
+        raise ValueError(
+            f"`run` is {run}, where there is no timeline.csv; pass the folder of "
+            "`nm.Tracker(…, folder=…)` after its first record."
+        )
+    with LivePage(lambda: history_of_folder(run), run.resolve().name, port=port) as page:
+        typer.echo(f"{page.url} shows {run}; Ctrl-C ends it")
+        if show:
+            webbrowser.open(page.url)
+        threading.Event().wait()
+
+
 @contextlib.contextmanager
 def _notes() -> Generator[None]:
     """Warnings of the library as plain lines."""

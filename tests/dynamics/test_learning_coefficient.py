@@ -7,6 +7,7 @@ import pytest
 from scipy.integrate import quad
 
 import neuromanifold as nm
+from neuromanifold_papers.beyond.cast import aoyagi
 
 ZERO = np.zeros(())
 ONES = np.ones((10, 1))
@@ -84,21 +85,6 @@ def test_singular_models_agree_with_quadrature(f, params, expected, limit):
     # Half the number of parameters, which a regular model would have, is excluded.
     assert found.value + SIGMAS * found.error < 0.5 * len(jax.tree.leaves(params))
     assert abs(expected(1e10) - limit) < 0.05
-
-
-def aoyagi(inputs: int, hidden: int, outputs: int, rank: int) -> float:
-    """λ of the product of an outputs × hidden and a hidden × inputs matrix of a given rank
-    (Aoyagi and Watanabe 2005).
-    """
-    M, H, N, r = inputs, hidden, outputs, rank
-    if N + r > M + H:
-        return (H * M - H * r + N * r) / 2
-    if M + r > N + H:
-        return (H * N - H * r + M * r) / 2
-    if H + r > M + N:
-        return M * N / 2
-    odd = (M + H + N + r) % 2
-    return (-((H + r) ** 2) - M**2 - N**2 + 2 * (H + r) * (M + N) + 2 * M * N + odd) / 8
 
 
 def test_reduced_rank_regression_agrees_with_its_formula():

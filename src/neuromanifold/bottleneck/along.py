@@ -19,6 +19,7 @@ from neuromanifold.graph.program import Program
 from neuromanifold.graph.uses import NOT_USED, Use, canonical_cotangent, entries, leaves
 from neuromanifold.models.arguments import Model, checked
 from neuromanifold.models.model_kind import perceptron
+from neuromanifold.numerics.compiling import compiled
 from neuromanifold.numerics.precision import arithmetic, is_floating, widest
 from neuromanifold.numerics.rank import Rank, rank_from_spectrum
 from neuromanifold.numerics.results import Result, follows
@@ -27,7 +28,7 @@ from neuromanifold.runtime.memory import blocks, memory_budget
 
 _ALL_OUTPUTS, _SOME_OUTPUTS = 64, 16
 """Up to so many outputs are all followed back; of more, so many random combinations."""
-_LARGEST_BLOCK = 2**20  # entries of a block's Jacobian that is formed
+_LARGEST_BLOCK = 2**18  # entries of a block's Jacobian that is formed: 512×512 takes half a second
 _AT_ONCE = 16
 
 
@@ -290,7 +291,7 @@ def _streamed(layout: _Layout, params: Any, x: Any, budget: int) -> Iterator[lis
         yield [np.asarray(a)[:kept].reshape(-1, a.shape[-1]) for a in found]
 
 
-@jax.jit(static_argnums=0)
+@compiled("layout")
 def _signals(layout: _Layout, params: Any, x: Any) -> list[Any]:
     program = layout.program
     wanted = list(dict.fromkeys(p.output for *_, use in layout.uses for p in use.products))
@@ -349,7 +350,7 @@ def _highest(J: np.ndarray, eps: float) -> Rank:
     )
 
 
-@jax.jit(static_argnums=0)
+@compiled("layout")
 def _to_output(layout: _Layout, params: Any, x: Any, rows: Any) -> tuple[list[Any], list[Any]]:
     """The values of all cuts, and ∂(rows·f)/∂z of each, (n, rows, size)."""
     program, leaves = layout.program, jax.tree.leaves(params)
@@ -375,7 +376,7 @@ def _to_output(layout: _Layout, params: Any, x: Any, rows: Any) -> tuple[list[An
     return jax.vmap(one)(x)
 
 
-@jax.jit(static_argnums=(0, 1))
+@compiled("layout", "k")
 def _block(layout: _Layout, k: int, params: Any, z: Any) -> Any:
     """∂z′/∂z from a cut to the next, (n, size′, size), the shorter way round."""
     part, leaves = layout.parts[k], jax.tree.leaves(params)

@@ -7,6 +7,7 @@ from neuromanifold.inspection.checkpoints import checkpoints
 from neuromanifold.inspection.descent import Descent
 from neuromanifold.inspection.inspect import inspect
 from neuromanifold.inspection.inspection import Block, Inspection, Part
+from neuromanifold.inspection.live import LivePage
 from neuromanifold.inspection.timeline import Timeline
 from neuromanifold.inspection.tracker import Tracker
 from neuromanifold.inspection.units import LayerStatus
@@ -16,6 +17,7 @@ __all__ = [
     "Descent",
     "Inspection",
     "LayerStatus",
+    "LivePage",
     "Part",
     "Timeline",
     "Tracker",

@@ -4,7 +4,7 @@ and a figure.
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,23 +102,7 @@ class Timeline(Result):
 
     def panels(self) -> list[tuple[str, dict[str, np.ndarray]]]:
         """(title, curves by label) of what there is to draw."""
-        curves = self.scalars(quantities=False)
-        found = [
-            (
-                title,
-                {
-                    n.removeprefix(f"{name}/"): a
-                    for n, a in curves.items()
-                    if n in (name,) or n.startswith(f"{name}/")
-                },
-            )
-            for name, title in TITLES.items()
-        ]
-        return [
-            (title, {label: a for label, a in of.items() if not np.isnan(a).all()})
-            for title, of in found
-            if of
-        ]
+        return panels_of(self.scalars(quantities=False))
 
     def plot(self) -> Any:
         """A figure with one panel for each quantity."""
@@ -137,3 +121,23 @@ class Timeline(Result):
         for axes in figure.axes[len(panels) :]:
             axes.remove()
         return figure
+
+
+def panels_of(curves: Mapping[str, np.ndarray]) -> list[tuple[str, dict[str, np.ndarray]]]:
+    """(title, curves by label) of curves by their flat names, in the order of `TITLES`."""
+    found = [
+        (
+            title,
+            {
+                n.removeprefix(f"{name}/"): a
+                for n, a in curves.items()
+                if n in (name,) or n.startswith(f"{name}/")
+            },
+        )
+        for name, title in TITLES.items()
+    ]
+    return [
+        (title, {label: a for label, a in of.items() if not np.isnan(a).all()})
+        for title, of in found
+        if of
+    ]

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from neuromanifold.inspection import events
+from neuromanifold.inspection.live import LivePage, check_writer, history_of, write_to
 from neuromanifold.inspection.recorder import Recorder
 from neuromanifold.inspection.timeline import Timeline
 from neuromanifold.models.adapters.jax.equinox import from_equinox
@@ -88,6 +89,9 @@ class Tracker:
         )
         self._folder = None if folder is None else check_folder(folder, "folder")
         self._events: Path | None = None
+        self._writers: list[Any] = []
+        self._page: LivePage | None = None
+        self._history = ""
 
     def __call__(self, step: int, params: Any = None) -> None:
         """Measure if `step` is a multiple of `every`; otherwise nothing happens, at no cost."""
@@ -98,11 +102,47 @@ class Tracker:
         """Measure at this step, whatever `every` says."""
         step = int(step)
         added = self._recorder.add(step, *self._source(params))
-        if added and self._folder is not None:
-            timeline = self.timeline
+        if not added or not (self._folder or self._writers or self._page):
+            return
+        timeline = self.timeline
+        scalars = dict(timeline.records())[step]
+        if self._folder is not None:
             timeline.to_csv(self._folder / "timeline.csv")
             self._events = self._events or events.new_file(self._folder)
-            events.append(self._events, step, dict(timeline.records())[step])
+            events.append(self._events, step, scalars)
+        for writer in self._writers:
+            write_to(writer, step, scalars)
+        if self._page is not None:
+            self._history = history_of(timeline)
+
+    def serve(self, port: int = 0) -> LivePage:
+        """A page on this machine that follows the training: `.url`, and `.close()` when done.
+
+        Only this machine reaches it (127.0.0.1), in a thread that ends with the process. It shows
+        what the timeline has, as it was after the last record.
+
+        >>> net, x = nm.MLP((1, 4, 1)), np.linspace(-1, 1, 20)[:, None]
+        >>> with nm.Tracker(net, x, x**2).serve() as page:
+        ...     page.url.startswith("http://127.0.0.1:")
+        True
+        """
+        if self._page is None or not self._page.is_open:
+            self._history = history_of(self.timeline)
+            self._page = LivePage(lambda: self._history, "Training", port=port)
+        return self._page
+
+    def log_to(self, writer: Any) -> None:
+        """Hand every record, those so far too, to a TensorBoard writer (`add_scalar`) or a run of
+        Weights & Biases (`log`).
+        """
+        check_writer(writer)
+        for step, scalars in self.timeline.records():
+            write_to(writer, step, scalars)
+        self._writers.append(writer)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the page and the writers, which belong to this process."""
+        return {**vars(self), "_page": None, "_writers": []}
 
     def __repr__(self) -> str:
         return f"Tracker({self._recorder.count} records, every {self._every} steps)"

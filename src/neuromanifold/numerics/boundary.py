@@ -41,8 +41,8 @@ def guard(*rooms: ModuleType) -> None:
 
 
 def _is_verb(function: Any) -> bool:
-    """Whether a function has options or is about a perceptron; probes have neither."""
-    return bool(function.__kwdefaults__) or "net" in function.__annotations__
+    """Whether a function is more than a probe f, params, x, y: those go to other processes."""
+    return list(inspect.signature(function).parameters) != ["f", "params", "x", "y"]
 
 
 def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -90,7 +90,11 @@ def _explain(
         return
     for name in hints.keys() & given.keys():
         check(name, given[name], hints[name], error)
-    odd = [name for name, value in given.items() if name not in hints and not _ordinary(value)]
+    free = {name: value for name, value in given.items() if name not in hints}
+    odd = [name for name, value in free.items() if not _ordinary(value)]
+    odd = odd or [
+        name for name, value in free.items() if isinstance(value, (numbers.Real, type(None)))
+    ]
     if len(odd) == 1:
         first = next(iter(str(error).splitlines()), "").rstrip(".")
         raise TypeError(

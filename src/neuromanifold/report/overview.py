@@ -51,7 +51,8 @@ def numbers_of(found: Inspection) -> list[Number]:
         listed.append((f"{left:,}", f"of {D:,} parameters compute the same"))
     if found.layers:
         off, cells = sum(s.off for s in found.layers), sum(s.cells for s in found.layers)
-        listed.append((f"{off:,}", f"of {cells:,} {found.units} are off {given}"))
+        if off:
+            listed.append((f"{off:,}", f"of {cells:,} {found.units} are off {given}"))
     if found.closed is not None:
         listed.append((f"{found.closed:,}", f"of {D:,} parameters have no effect on the sample"))
     if found.conserved is not None and len(found.conserved):

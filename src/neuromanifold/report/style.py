@@ -60,7 +60,7 @@ body { max-width: 64rem; }
 .big b { display: block; font-size: 2.6rem; line-height: 1.15; color: var(--accent); font-variant-numeric: tabular-nums; }
 .big span { color: var(--soft); }
 .two { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(24rem, 100%), 1fr)); gap: 1.5rem; }
-figure.net, figure.wide { max-width: none; } .net circle, .net rect { fill: var(--k); } .net .title { font-weight: 600; }
+figure.net, figure.wide { max-width: none; } .net svg { max-width: 31rem; } .net circle, .net rect { fill: var(--k); } .net .title { font-weight: 600; }
 .net .join { fill: var(--tint); }
 .steps li { margin: .35rem 0; } .scroll { overflow-x: auto; }
 .blocks { width: auto; } .blocks td { text-align: right; white-space: nowrap; } .blocks th { overflow-wrap: normal; } .blocks thead th { color: var(--soft); }
