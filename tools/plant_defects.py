@@ -17,7 +17,11 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-COPIED = ("src", "tests", "tools", "pyproject.toml", "conftest.py", "README.md", "CONTRIBUTING.md")
+COPIED = (
+    *("src", "tests", "tools", "docs", "examples", "benchmarks"),
+    *("conftest.py", "pyproject.toml", "mkdocs.yml", "Makefile", "constraints.txt"),
+    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md"),
+)
 
 
 def defects() -> list[dict[str, Any]]:

@@ -3,9 +3,11 @@
 import csv
 import http.client
 import json
+import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -139,7 +141,8 @@ def test_writers_get_every_record_those_so_far_too():
 def test_the_command_serves_a_folder_until_it_is_interrupted(run):
     _, page, folder, *_ = run
     command = [sys.executable, "-m", "neuromanifold", "watch", str(folder)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    own = {**os.environ, "PYTHONPATH": str(Path(nm.__file__).parents[1])}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=own) as process:
         assert process.stdout is not None
         port = int(process.stdout.readline().partition("http://127.0.0.1:")[2].partition("/")[0])
         link = http.client.HTTPConnection("127.0.0.1", port, timeout=10)

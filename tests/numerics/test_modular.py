@@ -40,6 +40,17 @@ def test_matrix_products_at_the_ends_of_the_range(inner: int, rng: np.random.Gen
         np.testing.assert_array_equal(integers(modular.matmul(a, b, P)), expected)
 
 
+@pytest.mark.parametrize(("p", "below"), [(3_000_017, True), (4_194_287, False)])
+def test_floats_are_reduced_to_residues(p: int, below: bool, rng: np.random.Generator):
+    """Beside multiples of p near 2⁵³ the rounded quotient is one too large, or one too small."""
+    multiples = p * rng.integers(2**52 // p, 2**53 // p - 1, 2000)
+    a = np.concatenate([multiples + near for near in (-1, 0, 1)])
+    floats = a.astype(np.float64)
+    first = floats - np.floor(floats * (1.0 / p)) * p
+    assert (first < 0).any() if below else (first >= p).any()  # control: it happens here
+    np.testing.assert_array_equal(elimination._reduce(floats, float(p)), a % p)
+
+
 def test_matrix_products_broadcast(rng: np.random.Generator):
     a, b = rng.integers(0, P, size=(4, 1, 2, 3)), rng.integers(0, P, size=(5, 3, 2))
     np.testing.assert_array_equal(integers(modular.matmul(a, b, P)), integers(a) @ integers(b) % P)

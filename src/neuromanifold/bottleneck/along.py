@@ -28,7 +28,7 @@ from neuromanifold.runtime.memory import blocks, memory_budget
 
 _ALL_OUTPUTS, _SOME_OUTPUTS = 64, 16
 """Up to so many outputs are all followed back; of more, so many random combinations."""
-_LARGEST_BLOCK = 2**20  # entries of a block's Jacobian that is formed
+_LARGEST_BLOCK = 2**18  # entries of a block's Jacobian that is formed: 512×512 takes half a second
 _AT_ONCE = 16
 
 
