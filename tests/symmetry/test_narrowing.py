@@ -83,6 +83,10 @@ def test_planted_channels_of_a_trained_network_are_found_and_nothing_else(rng):
         "second.w": 6,
     }
     assert not S.reduce_width(cnn, params, x).removed
+    still = jax.tree.map(np.array, params)
+    still["first"]["w"][[1, 4]], still["first"]["b"][[1, 4]] = 0.0, [0.5, 1.0]
+    small = S.reduce_width(cnn, still, x, everywhere=True)  # no shift takes over 1, 4 takes it
+    assert (small.neurons_saved, small.proved) == (1, True)
     wide = planted(params)
     small = S.reduce_width(cnn, wide, x)
     found = {(removal.layer, removal.reason.split()[0]): removal.count for removal in small.removed}

@@ -47,6 +47,12 @@ class Slot:
         view[...] = slices.reshape(view.shape)
         arrays[self.leaf] = a
 
+    def clear(self, arrays: Arrays, which: np.ndarray) -> None:
+        """Zeros in place of the entries of these channels; the leaf is copied."""
+        a = np.array(arrays[self.leaf])
+        self._viewed(a)[which] = 0.0
+        arrays[self.leaf] = a
+
     def kept(self, which: np.ndarray) -> np.ndarray:
         """Return the places of the axis where these channels are (a mask, or numbers in some
         order).

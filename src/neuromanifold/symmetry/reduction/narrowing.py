@@ -316,9 +316,7 @@ class _Work:
         gone = np.array([s.channel for s in steps])
         for slot in self.every_slot(k):
             if slot.leaf not in self.neutral:
-                slices = slot.slices(found).copy()
-                slices[gone] = 0.0
-                slot.put(found, slices)
+                slot.clear(found, gone)
         return found
 
     def _shifted(self, arrays: Arrays, k: int, steps: Sequence[Step]) -> Arrays | None:
@@ -527,6 +525,13 @@ def _still(work: _Work, k: int, read: Readings) -> Iterator[Step]:
             if nothing.all()
             else tuple(np.where(unread[e, i], 0.0, v[i]) for e, v in enumerate(values))
         )
+        taken = all(
+            work.taken_over(work.arrays, exit, [(int(i), value)]) is not None
+            for exit, value in zip(axis.exits, constants, strict=False)
+            if value.any()
+        )
+        if not taken:
+            continue  # it may still be a multiple of another
         if unread[:, i].all():
             reason = UNREAD
         elif proved[i]:
@@ -557,8 +562,11 @@ def _parallel(
     rtol = work.limits.rtol
     for i, j in _near_pairs(rows, rest, max(rtol, 64 * _EPS)):
         ratios = np.ones((len(axis.channels.slots), 1))
-        for s, row in zip(writing, rows, strict=True):
-            ratios[s, 0] = _ratio(row[j], row[i], rtol)
+        own = [_ratio(row[j], row[i], rtol) for row in rows]
+        # Zero is every multiple of zero: such a slot has the ratio of the others.
+        there = [ratio for ratio, row in zip(own, rows, strict=True) if row[j].any()]
+        for s, ratio, row in zip(writing, own, rows, strict=True):
+            ratios[s, 0] = ratio if row[j].any() else (there or [1.0])[0]
         factors = axis.factors(ratios, 8 * rtol)[:, 0]
         if np.isfinite(factors).all() and _agree(axis, factors, rtol):
             actual = factors if work.arrays is work.plain else _measured(axis, i, j, wide)

@@ -449,7 +449,8 @@ def _of_layers(
     possible on a box) given where these are to count.
 
     Neurons are rewritten layer by layer in NumPy: the channels of the same network as a graph take
-    30 times as long, and cannot turn a rectifier that is always on into an identity.
+    3 to 6 times as long (0.05 s, and 2 s when nothing is compiled yet; 0.01 and 0.1 here), and do
+    not fold a whole layer that is linear on the sample into the next.
     """
     work = exhausted(
         begin(net, params, signs), net.widths[0], limits.rtol, on_box=limits.box is not None
