@@ -27,6 +27,14 @@ def test_every_arithmetic_has_the_jacobian(net: Architecture, rng: np.random.Gen
     check_arithmetics(net.f, net.draw(rng), net.inputs(rng, 2))
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_running_sums_run_the_way_they_say(reverse: bool, rng: np.random.Generator):
+    def f(params: Any, x: Any) -> Any:
+        return jax.lax.cumsum(x * params, axis=1, reverse=reverse)
+
+    check_arithmetics(f, rng.integers(-4, 5, 3) / 4, rng.integers(-4, 5, (2, 3)) / 4)
+
+
 @pytest.mark.parametrize("net", EXACT, ids=str)
 def test_values_and_gates_are_those_of_jax(net: Architecture, rng: np.random.Generator):
     params, x = net.draw(rng), net.inputs(rng, 3)
