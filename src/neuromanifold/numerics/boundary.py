@@ -1,5 +1,6 @@
 """The public boundary: options of the wrong kind end in one sentence."""
 
+import dis
 import functools
 import inspect
 import numbers
@@ -64,7 +65,7 @@ def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
             result = function(*args, **options)
         except Exception as error:
             said = str(error)
-            if not said.startswith("`"):
+            if not said.startswith("`") and not _is_ours(error):
                 _explain(signature, hints, args, options, error)
             elif "\n" in said:
                 raise type(error)(" ".join(said.split())) from error.__cause__
@@ -74,6 +75,16 @@ def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return checked
+
+
+def _is_ours(error: Exception) -> bool:
+    """Whether a `raise` of this package ended the call: its sentence is about the right thing."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    if at is None or not at.tb_frame.f_globals.get("__name__", "").startswith("neuromanifold"):
+        return False
+    return at.tb_frame.f_code.co_code[at.tb_lasti] == dis.opmap["RAISE_VARARGS"]
 
 
 def _explain(
