@@ -58,7 +58,7 @@ test-browser: .venv/.installed
 	fi
 
 test-docs: docs
-	$(PYTEST) tests_site $(ARGS)
+	$(OPTIMISED) $(PYTEST) tests_site $(ARGS)
 
 test-types: .venv/.installed
 	$(OPTIMISED) $(PYTEST) $(TYPES) $(ARGS)

@@ -39,6 +39,11 @@ ELSEWHERE = {
         "_linalg_svd.default",
         "_linalg_eigh.default",
         "_native_batch_norm_legit.no_stats",
+        "empty.memory_format",
+        "empty_like.default",
+        "empty_permuted.default",
+        "new_empty.default",
+        "_grouped_mm.default",
     ]
 }
 # PyTorch differentiates the first two not at all, the next with 1/6 and 1/α in float32, and its
@@ -249,6 +254,34 @@ def test_derivatives_at_kinks_are_atens(name: str, make: Any):
             check_gradient(
                 name, met, kwargs, [t.requires_grad_() for t in tensors(met) if differentiated(t)]
             )
+
+
+@pytest.mark.parametrize(
+    "name, made, args",
+    [
+        ("empty.memory_format", torch.empty, ([2, 3],)),
+        ("empty_permuted.default", torch.empty_permuted, ([2, 3], [1, 0])),
+        ("empty_like.default", torch.empty_like, (torch.ones(2, 3),)),
+        ("new_empty.default", torch.Tensor.new_empty, (torch.ones(1), [2, 3])),
+    ],
+)
+def test_what_nobody_has_written_is_zero(name: str, made: Any, args: Any):
+    """ATen says the shape, and leaves the values open; the recorded program says the dtype."""
+    found = OPERATIONS[f"aten.{name}"](*(to_jax(a) for a in args))
+    assert found.shape == tuple(made(*args).shape)
+    assert not np.any(found)
+
+
+def test_grouped_products_are_products_group_by_group():
+    rng = np.random.default_rng(0)
+    x, weights, ends = rng.normal(size=(7, 3)), rng.normal(size=(3, 3, 2)), [2, 2, 7]
+    with arithmetic():
+        found = OPERATIONS["aten._grouped_mm.default"](*map(jnp.asarray, (x, weights, ends)))
+    expected = np.vstack([x[:2] @ weights[0], x[2:2] @ weights[1], x[2:] @ weights[2]])
+    assert np.allclose(found, expected, rtol=0, atol=1e-14)
+    assert not np.allclose(found, x @ weights[0])
+    with pytest.raises(Refusal, match=r"use torch\.matmul"):
+        OPERATIONS["aten._grouped_mm.default"](jnp.ones((2, 3)), jnp.ones((3, 2)), None)
 
 
 def test_every_operation_of_the_table_is_tested():

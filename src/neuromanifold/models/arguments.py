@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.graph.reading import coarsest
-from neuromanifold.models.adapters.model import AdaptedModel
 from neuromanifold.models.function import flat_outputs, output_shape
 from neuromanifold.models.losses import Loss, cross_entropy
 from neuromanifold.numerics.compiling import run_once
@@ -144,7 +143,7 @@ def output_size(f: Model, params: Any, x: Any, name: str = "x") -> int:
         kept = [note for note in getattr(error, "__notes__", ()) if note.startswith("`f`")]
         error.__notes__ = kept  # without JAX's remark about its own frames
         if isinstance(error, TypeError) and "same dtypes" in str(error):
-            said = str(error).partition(". ")[0]
+            said = str(error.__cause__ or error).partition(". ")[0]
             raise TypeError(
                 f"`f` casts a part of what it is given ({said}): arrays come in the widest dtype "
                 "among parameters and samples; "
@@ -169,6 +168,8 @@ def check_rows(f: Model, params: Any, x: Any, *, remedy: str = EVALUATION) -> No
     """
     if is_traced((params, x)) or leading_axis(x) == 1:
         return
+    from neuromanifold.models.adapters.model import AdaptedModel  # its room imports this module
+
     if isinstance(f, AdaptedModel) and f.separate:
         return
     key = (f, Signature.of(params), Signature.of_sample(x))

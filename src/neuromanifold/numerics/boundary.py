@@ -87,6 +87,16 @@ def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
+def _is_ours(error: Exception) -> bool:
+    """Whether a `raise` of this package ended the call: its sentence is about the right thing."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    if at is None or not at.tb_frame.f_globals.get("__name__", "").startswith("neuromanifold"):
+        return False
+    return at.tb_frame.f_code.co_code[at.tb_lasti] == dis.opmap["RAISE_VARARGS"]
+
+
 def _explain(
     signature: inspect.Signature,
     hints: dict[str, tuple[Any, ...]],
