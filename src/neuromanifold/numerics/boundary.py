@@ -126,18 +126,6 @@ def _explain(
         ) from error
 
 
-def _is_ours(error: Exception) -> bool:
-    """Whether a `raise` of this package made the error: then it is a sentence already."""
-    last = error.__traceback__
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
-    if last is None:
-        return False
-    code = last.tb_frame.f_code
-    raised = code.co_code[last.tb_lasti] == dis.opmap["RAISE_VARARGS"]
-    return raised and Path(__file__).parents[1] in Path(code.co_filename).parents
-
-
 def _is_missing(value: Any) -> bool:
     """Whether there is no array in a value."""
     return isinstance(value, numbers.Real) or not jax.tree.leaves(value)
