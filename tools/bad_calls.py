@@ -9,6 +9,7 @@ the counts. `--every 50` takes a fiftieth of the calls, as the tests do.
 
 import argparse
 import inspect
+import os
 import signal
 import tempfile
 import warnings
@@ -180,7 +181,7 @@ def outcome(verb: str, arguments: dict[str, Any], limit: int) -> tuple[str, str]
             result = repr(found(verb)(**(arguments | store)))[:100]
     except Endless:
         return "endless", ""
-    except (ValueError, TypeError, ArithmeticError, FileNotFoundError) as error:
+    except (ValueError, TypeError, ArithmeticError, OSError) as error:
         said = str(error)
         clear = "`" in said and "\n" not in said and 0 < len(said) < 600
         return ("refused" if clear else "foreign"), f"{type(error).__name__}: {said[:300]}"
@@ -201,6 +202,7 @@ def main() -> None:
     asked = ask.parse_args()
     counts: Counter[str] = Counter()
     chosen = [c for c in calls() if not asked.words or any(w in c[0] for w in asked.words)]
+    os.chdir(tempfile.mkdtemp())  # a store may be called 'words'
     for verb, argument, way, arguments in chosen[:: asked.every]:
         how, said = outcome(verb, arguments, asked.limit)
         counts[how] += 1

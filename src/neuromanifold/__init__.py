@@ -165,7 +165,7 @@ __all__ = [
 
 guard(
     bottleneck, dynamics, functionspace, inspection, models, orbits, regions, symmetry, tangent,
-    sys.modules[__name__],
+    sys.modules[__name__], MLP, LinearConvNet,
 )  # fmt: skip
 
 # The names of version 0.1 that have moved, and the module that has each; they go with version 0.3.

@@ -269,7 +269,9 @@ def test_dense_parameters_that_are_refused():
         dense_kernel((np.ones((2, 2)), np.ones((2, 3))))
     with pytest.raises(ValueError, match="pass one matrix per layer, the first layer first"):
         dense_kernel((np.ones(3),))
-    with pytest.raises(ValueError, match=r"`depth` is 0; pass the number of layers."):
+    with pytest.raises(
+        ValueError, match=r"`depth` is 0; pass a whole number of layers, one or more."
+    ):
         balanced_operator(np.eye(2), 0)
     with pytest.raises(
         ValueError, match=r"`rotations` has 2 entries; 2 layers have 1 hidden spaces."

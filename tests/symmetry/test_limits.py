@@ -190,8 +190,8 @@ def test_batches_are_read_one_after_another(rng):
 @pytest.mark.parametrize(
     "options, said",
     [
-        ({"max_deviation": -1.0}, "`max_deviation` is -1.0; pass a number, 0 or more"),
-        ({"rtol": float("nan")}, "`rtol` is nan; pass a number, 0 or more"),
+        ({"max_deviation": -1.0}, "`max_deviation` is -1.0; pass a finite number, 0 or more"),
+        ({"rtol": float("nan")}, "`rtol` is nan; pass a finite number, 0 or more"),
         ({"domain": (1.0, -1.0)}, "`domain` has a lower bound above the upper one"),
         ({"domain": (np.zeros(2), np.ones(2))}, "`domain` has arrays of shapes"),
     ],

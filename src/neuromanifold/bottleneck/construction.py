@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from neuromanifold.bottleneck.cost import checked_depth, checked_matrix, positive_singular_values
+from neuromanifold.bottleneck.cost import positive_singular_values
 from neuromanifold.bottleneck.positivity import completely_positive
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.results import follows
+from neuromanifold.numerics.validation import checked_depth, checked_matrix
 
 
 @follows

@@ -11,22 +11,7 @@ from jaxtyping import Float
 
 from neuromanifold.models.init import Layer
 from neuromanifold.numerics.results import Array, Result, follows
-from neuromanifold.numerics.validation import check_sample
-
-
-def checked_matrix(A: Any, name: str = "A") -> Float[np.ndarray, "m n"]:
-    """A as a finite float64 matrix, or one clear sentence."""
-    check_sample(A, name)
-    if np.ndim(A) != 2:
-        raise ValueError(f"`{name}` has shape {np.shape(A)}; pass a matrix.")
-    return np.asarray(A, np.float64)
-
-
-def checked_depth(depth: Any) -> int:
-    """`depth` as a positive int, or one clear sentence."""
-    if isinstance(depth, bool) or depth != int(depth) or depth < 1:
-        raise ValueError(f"`depth` is {depth!r}; pass a whole number of layers, one or more.")
-    return int(depth)
+from neuromanifold.numerics.validation import MOST_LAYERS, checked_depth, checked_matrix
 
 
 def positive_singular_values(A: Any, *, rtol: float | None = None) -> Float[np.ndarray, " k"]:
@@ -97,7 +82,7 @@ def balanced_factors(
     >>> [abs(layer.weight).tolist() for layer in balanced_factors(np.array([[9.0]]), 2)]
     [[[3.0]], [[3.0]]]
     """
-    A, L = checked_matrix(A), checked_depth(depth)
+    A, L = checked_matrix(A), checked_depth(depth, most=MOST_LAYERS)
     U, s, Vt = np.linalg.svd(A, full_matrices=False)
     k = len(positive_singular_values(A, rtol=rtol))
     width = max(k, 1) if width is None else width

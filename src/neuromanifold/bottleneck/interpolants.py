@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.bottleneck.balance import balance
-from neuromanifold.bottleneck.cost import checked_depth, checked_matrix
 from neuromanifold.bottleneck.kernel import ntk_trace_by_layer
 from neuromanifold.bottleneck.passage import passage, squared_norm
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.results import Array, Result, follows
+from neuromanifold.numerics.validation import checked_depth, checked_matrix
 
 
 @dataclass(frozen=True, repr=False)

@@ -93,6 +93,12 @@ def activation_bound(
     traces = trace_by_layer(through, (1.0,) * through.depth, False).sum(axis=1)
     left = np.sum([np.sum(a**2, axis=1) for a in through.activations], axis=0)
     frames = frames_everywhere(through, rank)
+    flat = [i for i, frame in enumerate(frames) if frame.rank == 0]
+    if flat:
+        raise ValueError(
+            f"`x` has samples where the network's Jacobian is zero ({flat}); the theorem needs "
+            "rank one or more, so leave them out."
+        )
     right = traces * np.array(
         [_growth(f.c1, f.rank) * math.exp(-2 * f.log_determinant / f.rank) / f.rank for f in frames]
     )

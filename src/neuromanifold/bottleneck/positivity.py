@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from neuromanifold.bottleneck.cost import checked_matrix
 from neuromanifold.numerics.results import Array, Result, follows
+from neuromanifold.numerics.validation import checked_matrix
 
 # Horn's copositive form: xᵀHx ≥ 0 on the orthant, and no sum of a positive semidefinite and a
 # nonnegative matrix.
@@ -71,6 +71,8 @@ def completely_positive(
     'points 0 and 1 make an obtuse angle'
     """
     X = checked_matrix(points, "points")
+    if size is not None and size < 1:
+        raise ValueError(f"`size` is {size}; pass a whole number of dimensions, one or more.")
     G = X @ X.T
     i, j = np.unravel_index(int(np.argmin(G)), G.shape)
     tolerance = 1e-12 * float(np.abs(G).max())

@@ -1,5 +1,6 @@
 """Checks of what the caller passes: one clear sentence each, nothing computed yet."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -21,6 +22,8 @@ from neuromanifold.numerics.validation import (
 
 def checked_hyper(hyper: Any) -> dict[str, np.ndarray]:
     """The values of each hyperparameter as a non-empty list of numbers."""
+    if hyper is not None and not isinstance(hyper, Mapping):
+        raise TypeError(f"`hyper` is {hyper!r}; pass a dictionary of lists of numbers.")
     checked = {}
     for name, values in dict(hyper or {}).items():
         a = np.asarray(values)

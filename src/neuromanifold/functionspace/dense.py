@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from neuromanifold.numerics.randomness import host_generator
 from neuromanifold.numerics.results import Array, Result, follows
+from neuromanifold.numerics.validation import MOST_LAYERS, checked_depth, checked_matrix
 
 Matrices = tuple[Array, ...]
 Matrix = Float[np.ndarray, "m n"]
@@ -85,9 +86,7 @@ def balanced_operator(W: Any, depth: int) -> MatrixKernel:
     >>> balanced_operator(np.diag([1.0, 4.0]), 2)(np.eye(2)).tolist()
     [[2.0, 0.0], [0.0, 8.0]]
     """
-    if depth < 1:
-        raise ValueError(f"`depth` is {depth}; pass the number of layers.")
-    W = np.asarray(W, np.float64)
+    W, depth = checked_matrix(W, "W"), checked_depth(depth, most=MOST_LAYERS)
     U, s, Vt = np.linalg.svd(W)
     left, right = np.zeros(W.shape[0]), np.zeros(W.shape[1])
     left[: len(s)], right[: len(s)] = s, s
@@ -113,10 +112,11 @@ def balanced_factors(W: Any, depth: int) -> Matrices:
 
     From W = U S Vᵀ: W_1 = S^{1/H} Vᵀ, W_H = U S^{1/H}, and S^{1/H} between.
     """
-    U, s, Vt = np.linalg.svd(np.asarray(W, np.float64), full_matrices=False)
+    W, depth = checked_matrix(W, "W"), checked_depth(depth, most=MOST_LAYERS)
+    U, s, Vt = np.linalg.svd(W, full_matrices=False)
     root = s ** (1 / depth)
     if depth == 1:
-        return (np.asarray(W, np.float64),)
+        return (W,)
     return (root[:, None] * Vt, *(np.diag(root) for _ in range(depth - 2)), U * root)
 
 
@@ -242,7 +242,7 @@ def balanced_flow(
     """
     from neuromanifold.functionspace.flow import gradient_of, integrate
 
-    start, gradient = np.asarray(W, np.float64), gradient_of(loss)
+    start, gradient = checked_matrix(W, "W"), gradient_of(loss)
 
     def field(_: float, flat: np.ndarray) -> np.ndarray:
         product = flat.reshape(start.shape)

@@ -19,6 +19,7 @@ from neuromanifold.functionspace.polynomial import (
 from neuromanifold.functionspace.rescale import (
     Filters,
     checked_delta,
+    checked_filter,
     sign_patterns,
     solve_squared_norms,
 )
@@ -473,34 +474,6 @@ def _accepted(
                 tuples.append(filters)
                 worst = max(worst, residual)
     return tuples, worst
-
-
-def checked_filter(net: LinearConvNet, v: Any) -> np.ndarray:
-    """v as an array of the network's end-to-end shape, real and finite; rational arrays stay
-    rational.
-    """
-    if not net.is_linear:
-        raise ValueError(
-            f"`net` has the activation {net.activation.name}; fibres are those of linear networks."
-        )
-    v = np.asarray(v)
-    if np.iscomplexobj(v):
-        raise TypeError(f"`v` is complex ({v.dtype}); end-to-end filters are real.")
-    if v.shape != net.end_to_end_shape:
-        raise ValueError(
-            f"`v` has shape {v.shape}; the end-to-end filter of {net} has shape "
-            f"{net.end_to_end_shape}."
-        )
-    if v.dtype == object and not is_rational(v):
-        v = exact(v)
-    if not is_rational(v):
-        v = v.astype(np.float64)
-        if not np.isfinite(v).all():
-            raise ValueError(
-                f"`v` has {(~np.isfinite(v)).sum()} entries that are not finite; remove or "
-                "replace them."
-            )
-    return v
 
 
 def _float(v: Any) -> np.ndarray:

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from neuromanifold.functionspace.fiber import checked_filter, fiber
+from neuromanifold.functionspace.fiber import fiber
 from neuromanifold.functionspace.kernel import as_arrays, jacobian_at
 from neuromanifold.functionspace.loss import FilterLoss
 from neuromanifold.functionspace.metric import chosen
 from neuromanifold.functionspace.rescale import (
     Filters,
     checked_delta,
+    checked_filter,
     norm_differences,
     solve_squared_norms,
 )

@@ -83,6 +83,7 @@ def chosen(over: Fiber, params: Any, *, tolerance: float = 1e-7) -> Filters:
     if not over.params:
         raise ValueError(f"`v` has no finite fibre to take the kernel from: {over}.")
     if params is not None:
+        over.net.check_params(params)
         flat = np.concatenate([np.ravel(np.asarray(w, np.float64)) for w in params])
         distances = [
             np.linalg.norm(flat - np.concatenate([w.ravel() for w in member])) for member in over

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from neuromanifold.functionspace.kernel import as_arrays
+from neuromanifold.functionspace.polynomial import exact, is_rational
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.numerics.results import Array, Result, follows
 
@@ -84,6 +85,32 @@ def rescale(net: LinearConvNet, params: Any, delta: Any) -> Rescaling:
         np.abs(np.diff([np.sum(w * w) for w in scaled]) - delta).max(initial=0.0) / squared.max()
     )
     return Rescaling(scaled, np.sqrt(squared) / norms, sign_patterns(net.depth), float(residual))
+
+
+def checked_filter(net: LinearConvNet, v: Any) -> np.ndarray:
+    """v as an array of the network's end-to-end shape, real and finite; rational arrays stay
+    rational.
+    """
+    if not net.is_linear:
+        raise ValueError(
+            f"`net` has the activation {net.activation.name}; fibres are those of linear networks."
+        )
+    v = np.asarray(v)
+    if v.shape != net.end_to_end_shape:
+        raise ValueError(
+            f"`v` has shape {v.shape}; the end-to-end filter of {net} has shape "
+            f"{net.end_to_end_shape}."
+        )
+    if v.dtype == object and not is_rational(v):
+        v = exact(v)
+    if not is_rational(v):
+        v = v.astype(np.float64)
+        if not np.isfinite(v).all():
+            raise ValueError(
+                f"`v` has {(~np.isfinite(v)).sum()} entries that are not finite; remove or "
+                "replace them."
+            )
+    return v
 
 
 def checked_delta(net: LinearConvNet, delta: Any) -> Float[np.ndarray, " n"]:

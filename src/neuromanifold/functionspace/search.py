@@ -7,7 +7,13 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.functionspace.kernel import jacobian_at
-from neuromanifold.functionspace.rescale import Filters, solve_squared_norms
+from neuromanifold.functionspace.rescale import (
+    Filters,
+    checked_delta,
+    checked_filter,
+    sign_patterns,
+    solve_squared_norms,
+)
 from neuromanifold.models.convolution import LinearConvNet, compose
 from neuromanifold.numerics.randomness import host_generator
 from neuromanifold.numerics.results import Array, follows
@@ -113,7 +119,7 @@ def nearest_filter(
 
     Stops early at a residual of `enough`.
     """
-    rng = host_generator(key)
+    v, rng = np.asarray(checked_filter(net, v), np.float64), host_generator(key)
     best: tuple[Filters, float] | None = None
     for _ in range(starts):
         found = descend(net, random_start(net, v, rng), v)
@@ -121,7 +127,8 @@ def nearest_filter(
             best = found
         if best[1] <= enough:
             break
-    assert best is not None
+    if best is None:
+        raise ValueError(f"`starts` is {starts}; pass a whole number, one or more.")
     return best
 
 
@@ -135,9 +142,7 @@ def search_fiber(
     Every start is solved, rescaled to δ, and compared with the earlier ones in all its sign
     patterns.
     """
-    from neuromanifold.functionspace.rescale import checked_delta, sign_patterns
-
-    v, delta = np.asarray(v, np.float64), checked_delta(net, delta)
+    v, delta = np.asarray(checked_filter(net, v), np.float64), checked_delta(net, delta)
     rng, found = host_generator(key), []
     for _ in range(starts):
         filters, _ = descend(net, random_start(net, v, rng), v)

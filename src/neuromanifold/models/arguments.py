@@ -86,7 +86,7 @@ def check_model(f: Any) -> None:
     arguments.
     """
     _refuse_foreign(f)
-    if not callable(f):
+    if not callable(f) or isinstance(f, type):
         raise TypeError(f"`f` is {indefinite(f)}; pass a model or any function (params, x) → y.")
     try:
         hash(f)

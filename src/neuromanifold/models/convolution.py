@@ -20,7 +20,7 @@ from neuromanifold.numerics.precision import (
     to_host,
     widest,
 )
-from neuromanifold.numerics.validation import check_sample, indefinite
+from neuromanifold.numerics.validation import check_sample, in_order, indefinite
 
 Shape = tuple[int, ...]
 
@@ -276,7 +276,9 @@ def _compose_jax(filters: tuple[Any, ...], dilations: tuple[Shape, ...]) -> Any:
 
 def _layers(name: str, given: Any) -> tuple[Shape, ...]:
     try:
-        layers = tuple(entry if isinstance(entry, (tuple, list)) else (entry,) for entry in given)
+        layers = tuple(
+            entry if isinstance(entry, (tuple, list)) else (entry,) for entry in in_order(given)
+        )
         checked = tuple(tuple(int(size) for size in entry) for entry in layers)
     except (TypeError, ValueError):
         raise TypeError(

@@ -101,11 +101,7 @@ def output_shape(
                 f"`f` maps {n} samples to an output of shape {leaf.shape}; its first axis must "
                 "count the samples."
             )
-    if not leaves:
-        raise TypeError(
-            "`f` returns no array; a model returns an array of shape (n, *out), or a pytree of "
-            "such."
-        )
+    _refuse_none(leaves)
     return (
         leaves[0].shape[1:]
         if len(leaves) == 1
@@ -117,8 +113,17 @@ def _struct(leaf: Any, dtype: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(np.shape(leaf), dtype if is_floating(leaf) else dtype_of(leaf))
 
 
+def _refuse_none(leaves: list[Any]) -> None:
+    if not leaves:
+        raise TypeError(
+            "`f` returns no array; a model returns an array of shape (n, *out), or a pytree of "
+            "such."
+        )
+
+
 def flat_outputs(f: Callable[[Any, Any], Any], params: Any, x: Any) -> Any:
     """f_θ(x) as one array (n, o): the leaves of the output side by side."""
     leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(called(f, params, x))]
+    _refuse_none(leaves)
     parts = [leaf.reshape(leaf.shape[0], -1) for leaf in leaves]
     return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=1)

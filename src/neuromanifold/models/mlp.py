@@ -21,7 +21,7 @@ from neuromanifold.numerics.precision import (
     to_host,
     widest,
 )
-from neuromanifold.numerics.validation import check_sample, indefinite
+from neuromanifold.numerics.validation import check_sample, in_order, indefinite
 
 Params = tuple[Layer, ...]
 Entry = Activation | Mixed
@@ -64,7 +64,11 @@ class MLP:
         object.__setattr__(self, "widths", widths)
         object.__setattr__(self, "activation", _checked_activations(activation, widths[1:-1]))
         object.__setattr__(self, "bias", bias)
-        object.__setattr__(self, "output_activation", _resolve(output_activation or "identity"))
+        object.__setattr__(
+            self,
+            "output_activation",
+            _resolve("identity" if output_activation is None else output_activation),
+        )
         object.__setattr__(self, "scaling", scaling)
 
     @property
@@ -229,7 +233,7 @@ def check_draw(key: Any, runs: Any, dtype: Any) -> None:
 
 def _checked_widths(widths: Any) -> tuple[int, ...]:
     try:
-        checked = tuple(operator.index(w) for w in widths)
+        checked = tuple(operator.index(w) for w in in_order(widths))
     except TypeError:
         raise TypeError(
             f"`widths` is {widths!r}; pass a sequence of whole numbers such as (1, 10, 10, 1)."

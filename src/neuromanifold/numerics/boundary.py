@@ -6,6 +6,7 @@ import inspect
 import numbers
 import sys
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from types import ModuleType, UnionType
 from typing import Any, get_args, get_origin
@@ -27,11 +28,14 @@ _WORDS: dict[Any, str] = {
 }
 
 
-def guard(*rooms: ModuleType) -> None:
+def guard(*rooms: ModuleType | type) -> None:
     """Have the public functions of these rooms speak of arguments of the wrong kind, where they are
-    defined and where they are offered.
+    defined and where they are offered; of a class, its constructor.
     """
     for room in rooms:
+        if isinstance(room, type):
+            room.__init__ = _guarded(room.__init__)
+            continue
         for name in room.__all__:
             function = getattr(room, name)
             if inspect.isfunction(function) and _is_verb(inspect.unwrap(function)):
@@ -54,8 +58,14 @@ def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
         if (kinds := _kinds(name, parameter))
     }
 
+    # Before the call, since NumPy would make numbers of what is none: dates, real parts.
+    arrays = {at: name for at, name in enumerate(signature.parameters) if name in _ARRAYS}
+
     @functools.wraps(function)
     def checked(*args: Any, **options: Any) -> Any:
+        for at, name in arrays.items():
+            if at < len(args) or name in options:
+                check(name, args[at] if at < len(args) else options[name], hints[name])
         for name in hints.keys() & options.keys():
             value = options[name]
             number = isinstance(value, float) and not np.isfinite(value)
@@ -103,15 +113,33 @@ def _explain(
         check(name, given[name], hints[name], error)
     free = {name: value for name, value in given.items() if name not in hints}
     odd = [name for name, value in free.items() if not _ordinary(value)]
-    odd = odd or [
-        name for name, value in free.items() if isinstance(value, (numbers.Real, type(None)))
-    ]
+    odd = odd or [name for name, value in free.items() if _is_missing(value)]
+    odd = odd or [name for name in _DATA if callable(free.get(name))]
+    odd = [name for name, value in given.items() if _is_about(error, value)] or odd
+    if isinstance(error, MemoryError):
+        odd = [name for name, value in given.items() if _is_huge(value)]
     if len(odd) == 1:
         first = next(iter(str(error).splitlines()), "").rstrip(".")
         raise TypeError(
             f"`{odd[0]}` is {_shown(given[odd[0]])}, which cannot be used here "
             f"({type(error).__name__}: {first}); pass what the function's documentation names."
         ) from error
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether there is no array in a value."""
+    return isinstance(value, numbers.Real) or not jax.tree.leaves(value)
+
+
+def _is_about(error: Exception, value: Any) -> bool:
+    """Whether Python says that a function was called with other arguments than it takes."""
+    name = getattr(value, "__qualname__", None)
+    return isinstance(error, TypeError) and name is not None and f"{name}() " in str(error)
+
+
+def _is_huge(value: Any) -> bool:
+    """Whether a number of things would not fit in memory."""
+    return isinstance(value, (int, float, np.integer)) and bool(value >= 10**6)
 
 
 def _ordinary(value: Any) -> bool:
@@ -126,8 +154,9 @@ def _ordinary(value: Any) -> bool:
 
 
 def _kinds(name: str, parameter: inspect.Parameter) -> tuple[Any, ...]:
-    if name == "key":
-        return (_Key, type(None)) if parameter.default is None else (_Key,)
+    if name in _NAMED:
+        kind = _NAMED[name]
+        return (kind, type(None)) if parameter.default is None else (kind,)
     return _plain(parameter.annotation)
 
 
@@ -149,7 +178,20 @@ class _Key:
     """A key of `jax.random`."""
 
 
+class _Numbers:
+    """An array of real numbers, Fractions among them."""
+
+
+class _Dtype:
+    """A floating-point dtype of NumPy or JAX, or its name."""
+
+
 _WORDS[_Key] = "a JAX key such as jax.random.key(0)"
+_WORDS[_Numbers] = "an array of real numbers"
+_WORDS[_Dtype] = "a floating-point dtype such as 'float64'"
+_ARRAYS = ("v", "W", "delta", "saveat")
+_DATA = ("params", "x", "x1", "x2", "y")
+_NAMED: dict[str, type] = {"key": _Key, "dtype": _Dtype, **dict.fromkeys(_ARRAYS, _Numbers)}
 
 
 def check(name: str, value: Any, kinds: tuple[Any, ...], cause: Exception | None = None) -> None:
@@ -160,7 +202,7 @@ def check(name: str, value: Any, kinds: tuple[Any, ...], cause: Exception | None
     TypeError: `exact` is 'no'; pass True or False.
     """
     if "tol" in name and isinstance(value, numbers.Real) and not 0 <= float(value) < np.inf:
-        raise ValueError(f"`{name}` is {value}; pass a finite number from zero on.") from cause
+        raise ValueError(f"`{name}` is {value}; pass a finite number, 0 or more.") from cause
     if any(_is(value, kind) for kind in kinds):
         return
     words = [
@@ -182,6 +224,10 @@ def _is(value: Any, kind: Any) -> bool:
     if kind is _Key:
         kinds = (jax.dtypes.prng_key, np.uint32)
         return hasattr(value, "dtype") and any(jnp.issubdtype(value.dtype, k) for k in kinds)
+    if kind is _Numbers:
+        return is_traced(value) or _are_numbers(value)
+    if kind is _Dtype:
+        return _is_dtype(value)
     if kind not in (bool, int, float):
         return isinstance(value, kind)
     if is_traced(value):
@@ -193,3 +239,20 @@ def _is(value: Any, kind: Any) -> bool:
     if kind is float:
         return value == value
     return value in (0, 1) if kind is bool else float(value).is_integer()
+
+
+def _are_numbers(value: Any) -> bool:
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError, RuntimeError):  # keys; ragged lists; PyTorch's with gradients
+        return False
+    if array.dtype == object:
+        return all(isinstance(entry, (numbers.Real, Decimal)) for entry in array.ravel())
+    return array.dtype.kind in "biu" or jnp.issubdtype(array.dtype, jnp.floating)
+
+
+def _is_dtype(value: Any) -> bool:
+    try:
+        return value is not None and jnp.issubdtype(np.dtype(value), jnp.floating)
+    except (TypeError, ValueError):
+        return False

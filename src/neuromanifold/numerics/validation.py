@@ -1,12 +1,14 @@
 """Checks at the public boundary: one clear sentence each, nothing computed yet."""
 
 import re
+from collections.abc import Mapping, Set
 from numbers import Number
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from neuromanifold.numerics.inputs import plain_array
 from neuromanifold.numerics.precision import dtype_of, is_floating, is_traced
@@ -92,6 +94,36 @@ def check_sample(x: Any, name: str = "x") -> Any:
     x = sample_arrays(x, name)
     check_finite(x, name)
     return x
+
+
+def checked_matrix(A: Any, name: str = "A") -> Float[np.ndarray, "m n"]:
+    """A as a finite float64 matrix, or one clear sentence."""
+    check_sample(A, name)
+    if np.ndim(A) != 2:
+        raise ValueError(f"`{name}` has shape {np.shape(A)}; pass a matrix.")
+    return np.asarray(A, np.float64)
+
+
+MOST_LAYERS = 10**6
+"""A list of more layers takes minutes and gigabytes."""
+
+
+def checked_depth(depth: Any, *, most: float = np.inf) -> int:
+    """`depth` as a positive int, or one clear sentence."""
+    if isinstance(depth, bool) or depth != int(depth) or depth < 1:
+        raise ValueError(f"`depth` is {depth!r}; pass a whole number of layers, one or more.")
+    if depth > most:
+        raise ValueError(f"`depth` is {depth!r}, and each layer is made; pass at most {most}.")
+    return int(depth)
+
+
+def in_order(entries: Any) -> tuple[Any, ...]:
+    """The entries of a sequence; a set or a dictionary has no order, and bytes have no entries
+    that anybody means.
+    """
+    if isinstance(entries, (str, bytes, bytearray, Set, Mapping)):
+        raise TypeError(f"{indefinite(entries)} is no sequence of entries")
+    return tuple(entries)
 
 
 def sample_arrays(x: Any, name: str = "x") -> Any:

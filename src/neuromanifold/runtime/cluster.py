@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 RETRIES = 3
+_MOST_WORKERS = 1024
+"""More processes than one machine can be asked for."""
 
 
 @contextmanager
@@ -17,8 +19,10 @@ def cluster(workers: int | None = None, scheduler: str | None = None) -> Generat
     if workers is None and scheduler is None:
         yield None
         return
-    if workers is not None and workers < 1:
-        raise ValueError(f"`workers` is {workers}; pass a number of processes, 1 or more.")
+    if workers is not None and not 1 <= workers <= _MOST_WORKERS:
+        raise ValueError(
+            f"`workers` is {workers}; pass a number of processes, from 1 to {_MOST_WORKERS}."
+        )
     try:
         from dask.distributed import Client, LocalCluster
     except ImportError:

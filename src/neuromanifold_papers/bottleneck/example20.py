@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from neuromanifold.bottleneck.cost import checked_depth
 from neuromanifold.bottleneck.passage import passage
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.numerics.validation import checked_depth
 
 
 def example20(

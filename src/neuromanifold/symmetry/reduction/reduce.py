@@ -295,7 +295,7 @@ def reduce_width(
 def _check_numbers(rtol: Any, max_deviation: Any) -> None:
     for name, value in (("rtol", rtol), ("max_deviation", max_deviation)):
         if not isinstance(value, int | float) or not 0 <= value < np.inf:
-            raise ValueError(f"`{name}` is {value!r}; pass a number, 0 or more.")
+            raise ValueError(f"`{name}` is {value!r}; pass a finite number, 0 or more.")
 
 
 @runtime_checkable

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 
 from neuromanifold.graph.reading import called
-from neuromanifold.models.arguments import Model, Params
+from neuromanifold.models.arguments import Model, Params, check_model
 from neuromanifold.models.function import FunctionModel
 from neuromanifold.numerics.precision import boundary, full_products, is_traced, promote, widest
-from neuromanifold.numerics.validation import check_params, indefinite
+from neuromanifold.numerics.validation import check_params
 from neuromanifold.runtime.pickling import ByName
 
 _HIGHEST = 16
@@ -33,8 +33,7 @@ def linearize(f: Any, params: Params, *, order: int = 1) -> FunctionModel:
     >>> linearize(lambda params, x: params**2 * x, 3.0, order=2)(4.0, np.array([[1.0]])).tolist()
     [[16.0]]
     """
-    if not callable(f):
-        raise TypeError(f"`f` is {indefinite(f)}; pass a model or any function (params, x) → y.")
+    check_model(f)
     if not isinstance(order, int) or order < 0:
         raise ValueError(f"`order` is {order!r}; pass a whole number, zero or more.")
     if order > _HIGHEST:
