@@ -15,7 +15,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.optimize import linprog
 
 from neuromanifold.graph import programs
 from neuromanifold.graph.graph import Graph, trace
@@ -203,6 +202,8 @@ class _Ball:
     """
 
     def __init__(self, rows: np.ndarray, offsets: np.ndarray, largest: float):
+        from scipy.optimize import linprog
+
         n = rows.shape[1]
         solved = linprog(
             np.append(np.zeros(n), -1.0),
@@ -421,6 +422,8 @@ class _Search:
             return True
         if np.linalg.matrix_rank(cell.rows) < self.n:
             return False
+        from scipy.optimize import linprog
+
         self.solved += 1
         solved = linprog(
             -cell.rows.sum(axis=0), A_ub=-cell.rows, b_ub=np.zeros(len(cell.rows)),

@@ -14,7 +14,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from neuromanifold.graph.reading import evaluated
 from neuromanifold.models.arguments import Model, Samples, check_model, check_target
@@ -495,6 +494,8 @@ def _optimum(axis: _Axis, a: Arrays, b: Arrays, rounding: float) -> _State:
         best, factors = np.where(better, cost, best), np.where(better, signed, factors)
     if not axis.permutes:
         return _State(np.arange(axis.size), factors)
+    from scipy.optimize import linear_sum_assignment
+
     rows, order = linear_sum_assignment(best)
     if best.trace() - best[rows, order].sum() <= rounding:
         order = rows

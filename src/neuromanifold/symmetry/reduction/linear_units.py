@@ -17,7 +17,6 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-import scipy.linalg
 
 from neuromanifold.graph.interpret import interpret
 from neuromanifold.graph.primitives import Kind
@@ -276,8 +275,10 @@ class _State:
 
     def combined(self) -> Merged | None:
         """Those whose P is a combination of the others' go."""
+        from scipy.linalg import qr
+
         rows, L = np.concatenate([self.written, self.B[self.L, None]], axis=1), self.L
-        triangle, order = scipy.linalg.qr(rows.T, mode="r", pivoting=True)  # pyright: ignore
+        triangle, order = qr(rows.T, mode="r", pivoting=True)  # pyright: ignore
         sizes = np.abs(np.diag(triangle))
         rank = numerical_rank(sizes, rows.shape, self.rtol)
         if rank >= len(L):
