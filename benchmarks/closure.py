@@ -12,7 +12,7 @@ import numpy as np
 import neuromanifold as nm
 from neuromanifold.orbits import lie_closure
 from neuromanifold.orbits.family import Family, TracedFamily, dense_family
-from neuromanifold.orbits.host import flatten_on_host
+from neuromanifold.orbits.partition import flatten_on_host
 
 NETWORKS = [((1, 4, 1), False), ((3, 8, 1), False), ((2, 8, 8, 1), True), ((4, 16, 16, 1), True)]
 DEPTHS = (2, 3, 4, 5, 6, 8)

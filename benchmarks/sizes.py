@@ -1,11 +1,14 @@
 """What each section of `inspect` costs against the number of parameters D, on a family of
-perceptrons or of convolutional networks.
+perceptrons or of convolutional networks; with `structural` what is read from structure alone.
 
-    python benchmarks/sizes.py mlp 1e4 1e5 1e6 1e7
-    python benchmarks/sizes.py cnn 1e4 1e5 1e6
+    python benchmarks/sizes.py mlp 1e4 1e5 1e6 1e7 1e8
+    python benchmarks/sizes.py cnn 1e4 1e5 1e6 1e7
+    python benchmarks/sizes.py structural-mlp 1e4 1e5 1e6 1e7 1e8
+    python benchmarks/sizes.py structural-cnn 1e4 1e5 1e6 1e7
 
 Prints a row for each section: processor seconds at every D, and the exponent by which they grow over
-the largest three, compilation included. Each size runs in a process of its own, on 8 samples.
+the largest three, compilation included. Each size runs in a process of its own, on 8 samples, with a
+budget of 80 bytes for each parameter, and 2 GB at least.
 """
 
 import json
@@ -88,11 +91,39 @@ def one(family: str, size: float) -> dict[str, Any]:
 
     module.SECTIONS = tuple(timed(section) for section in module.SECTIONS)
     f, params, x = FAMILIES[family](size)
-    found = nm.inspect(f, params, x)
+    found = nm.inspect(f, params, x, memory=max(2 * 10**9, int(80 * size)))
     return {
         "D": found.n_params,
         "spent": spent,
         "left out": {part.title: part.left_out for part in found.parts if part.left_out},
+        "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+    }
+
+
+def structural(family: str, size: float) -> dict[str, Any]:
+    """The same for what is read from structure, each after the other."""
+    import neuromanifold as nm
+    from neuromanifold.symmetry.account.dimension_account import account_by_rules
+    from neuromanifold.tangent.rank.geometry import Geometry
+
+    f, params, x = FAMILIES[family](size)
+    shared, spent = Geometry(f, params, x), dict[str, float]()
+    steps = {
+        "bends decided": lambda: shared.decided,
+        "parameters without effect": lambda: shared.decided.zero_columns,
+        "exact rank": lambda: shared.rank,
+        "symmetries by structure": lambda: nm.symmetry.structural_symmetries(f, params, x),
+        "account by rules, given the above": lambda: account_by_rules(shared, shared.rank),
+        "equivalent smaller network": lambda: nm.reduce_width(f, params, x),
+    }
+    for title, step in steps.items():
+        begun = seconds()
+        step()
+        spent[title] = seconds() - begun
+    return {
+        "D": shared.problem.shape[1],
+        "spent": spent,
+        "left out": {},
         "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
     }
 
@@ -122,6 +153,7 @@ def main(family: str, sizes: list[str]) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "--one":
-        print(json.dumps(one(sys.argv[2], float(sys.argv[3]))))
+        kind, _, family = sys.argv[2].rpartition("-")
+        print(json.dumps((structural if kind else one)(family, float(sys.argv[3]))))
     else:
         main(sys.argv[1], sys.argv[2:])

@@ -1,27 +1,12 @@
-"""Eighty PyTorch modules as strangers write them: does `nm.from_torch` translate them, and is the
-kernel that of `torch.func`?
-
-    .venv-torch/bin/python benchmarks/torch_zoo.py [NAME …]
-
-One line for each: seconds, and how far the float64 kernel is from JJᵀ by `torch.autograd`, over its
-largest entry; or the sentence of the refusal.
-"""
+"""Eighty short PyTorch modules, each with what makes its input; `strangers.py` tries them."""
 
 import math
-import sys
-import time
-import warnings
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-
-import neuromanifold as nm
-
-RTOL = 1e-12
 
 
 class Step(nn.Module):
@@ -496,53 +481,3 @@ ZOO |= {
         lambda: rows(1, 3, 3, 3),
     ),
 }
-
-
-def dense_kernel(module: nn.Module, x: Any) -> np.ndarray:
-    """JJᵀ by PyTorch's reverse mode, row by row."""
-    outputs = module(*x) if isinstance(x, tuple) else module(x)
-    parts = outputs if isinstance(outputs, tuple) else (outputs,)
-    weights = [p for p in module.parameters() if p.requires_grad]
-    flat = torch.cat([part.flatten(1) for part in parts], 1).ravel()
-    slopes = [
-        torch.autograd.grad(y, weights, retain_graph=True, materialize_grads=True) for y in flat
-    ]
-    J = torch.stack([torch.cat([g.ravel() for g in row]) for row in slopes]).numpy()
-    return J @ J.T
-
-
-def tried(name: str) -> tuple[str, bool]:
-    """What became of one module, in words, and whether it is right."""
-    make, draw = ZOO[name]
-    torch.manual_seed(0)
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    started = time.process_time()
-    try:
-        module, x = make().double().eval(), draw()
-        expected = dense_kernel(module, x)
-        f, params = nm.from_torch(module, example=x)
-        data = tuple(a.numpy() for a in x) if isinstance(x, tuple) else x.numpy()
-        kernel = np.asarray(nm.ntk(f, params, data))
-    except ValueError as refusal:
-        return f"refused: {refusal}", False
-    finally:
-        torch.set_default_dtype(before)
-    error = float(np.abs(kernel - expected).max() / np.abs(expected).max())
-    return f"{time.process_time() - started:5.1f} s, kernel within {error:.0e}", error <= RTOL
-
-
-def main() -> None:
-    """Try all, or those named."""
-    warnings.simplefilter("ignore")
-    names = sys.argv[1:] or list(ZOO)
-    right = 0
-    for name in names:
-        said, good = tried(name)
-        right += good
-        print(f"{'    ' if good else 'BAD '}{name:32} {said}", flush=True)
-    print(f"{right} of {len(names)} translate with the kernel of PyTorch to {RTOL:.0e}")
-
-
-if __name__ == "__main__":
-    main()

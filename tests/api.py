@@ -65,6 +65,7 @@ VERBS: dict[str, Callable[[Any, Any, Any, Any, Any], Any]] = {
         f, p, x, exact=True
     ),
     "tangent.gram": lambda f, p, x, y, folder: nm.gram(f, p, x, store=folder / "gram"),
+    "tangent.features": lambda f, p, x, y, folder: nm.features(f, p, x, y, key=KEY, k=4),
     "tangent.influence": lambda f, p, x, y, folder: nm.influence(f, p, x, y, x, ridge=0.1),
     "tangent.jacobian": lambda f, p, x, y, folder: nm.jacobian(f, p, x),
     "tangent.kernel_alignment": lambda f, p, x, y, folder: nm.kernel_alignment(f, p, x, y),

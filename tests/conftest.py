@@ -1,6 +1,7 @@
 """Seeds from test names, the number of random draws, and how many of them were not vacuous."""
 
 import importlib.util
+import itertools
 import math
 import zlib
 from collections.abc import Callable, Iterator
@@ -10,6 +11,8 @@ import hypothesis
 import jax
 import numpy as np
 import pytest
+
+from neuromanifold.models import arguments
 
 # Test files by the beginning of their names, and the package without which they are not collected.
 NEEDED = {
@@ -92,6 +95,12 @@ def _the_global_flag_is_never_touched(request: pytest.FixtureRequest) -> Iterato
     assert found == expected, (
         f"JAX's global x64 flag was {expected} before the test and {found} after it"
     )
+
+
+@pytest.fixture(autouse=True)
+def _programs_are_kept_during_a_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library forgets its programs with every 64th new function; other tests do not count."""
+    monkeypatch.setattr(arguments, "_new_functions", itertools.count(1))
 
 
 @pytest.fixture

@@ -31,7 +31,6 @@ NOT_PUBLIC = ("jax.core", "jax.extend.core", "jax.interpreters", "equinox.intern
 ALLOWED = {
     "src/neuromanifold/numerics/precision.py": {"jax.core.Tracer"},
     "src/neuromanifold/graph/reading.py": {"jax.extend.core"},
-    "src/neuromanifold/graph/rewriting.py": {"jax.extend.core"},
     "src/neuromanifold/graph/tracing.py": {"jax.extend.core"},
 }
 LAZY = ["flint", "matplotlib", "sklearn", "dask", "torch", "zarr", "xarray", "pandas"]

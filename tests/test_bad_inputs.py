@@ -41,6 +41,7 @@ VERBS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "gradient_flow": lambda f, params, x: nm.gradient_flow(f, params, x, Y, t1=0.1),
     "gram": lambda f, params, x: nm.gram(f, params, x, store="/nonexistent/never/written"),
     "inspect": nm.inspect,
+    "features": lambda f, params, x: nm.features(f, params, x, key=jax.random.key(0), k=4),
     "influence": lambda f, params, x: nm.influence(f, params, x, Y, X, ridge=0.1),
     "jacobian": nm.jacobian,
     "kernel_alignment": lambda f, params, x: nm.kernel_alignment(f, params, x, Y),

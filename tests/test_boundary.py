@@ -92,6 +92,14 @@ def test_what_runs_on_the_host_says_so_inside_jit(verb: Any):
         jax.jit(lambda p: verb(NET, p, X, Y))(NET.init(key=jax.random.key(0)))
 
 
+def test_the_differential_of_filters_is_one_of_concrete_filters():
+    net, filters = nm.LinearConvNet((2, 2), (1, 1)), (np.ones(2), np.array([1.0, 2.0]))
+    differential = nm.functionspace.filter_jacobian
+    assert differential(net, filters).tolist() == [[1, 0, 1, 0], [2, 1, 1, 1], [0, 2, 0, 1]]
+    with pytest.raises(TypeError, match="`filter_jacobian` needs concrete values"):
+        jax.jit(lambda w: differential(net, w))(filters)
+
+
 def test_modules_that_hold_their_arrays_are_refused_with_the_line_to_write():
     module: Any = eqx.nn.MLP(2, 1, 3, 1, key=jax.random.key(0))
     line = re.escape("`f, params = nm.from_equinox(module)`")

@@ -6,10 +6,14 @@ import shutil
 from collections.abc import Iterator
 from typing import Any
 
+import jax
+import numpy as np
 import pytest
 from playwright.sync_api import sync_playwright
 
+import neuromanifold as nm
 from browser_pages import HOSTILE, write_pages
+from neuromanifold.inspection.timeline import TITLES
 
 NAMES = ("perceptron", "convolution", "hostile", "ledger")
 WIDTHS = (400, 800, 1200)
@@ -234,3 +238,46 @@ def test_without_scripts_the_page_still_shows_everything(opened: Any) -> None:
     page = opened("perceptron", java_script_enabled=False)
     assert page.locator("#samples .curves path").last.get_attribute("d").startswith("M")
     assert page.locator("#units .cells path").count() >= 5
+
+
+def test_the_live_page_shows_the_history_while_training_runs(browser: Any) -> None:
+    """The numbers and curves in the page are those of the timeline, record after record, and
+    nothing but the loopback is asked.
+    """
+    net, x = nm.MLP((1, 4, 1)), np.linspace(-1, 1, 20)[:, None]
+    params = net.init(key=jax.random.key(0), dtype="float64")
+    tracker = nm.Tracker(net, x, x**2)
+    said, asked = [], []
+    context = browser.new_context()
+    page = context.new_page()
+    page.set_default_timeout(10_000)
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    with tracker.serve() as live:
+        url = live.url
+        page.goto(url)
+        page.get_by_text("waiting for the first record").wait_for()
+        for count, step in enumerate((0, 5, 10), 1):
+            tracker.record(step, params)
+            params = jax.tree.map(lambda a: 0.9 * a, params)
+            records = f"{count} record{'s' if count > 1 else ''}"
+            page.get_by_text(f"step {step}, {records}", exact=True).wait_for()
+        data = tracker.timeline.data
+        for name in ("loss", "functional_dimension", "effective_rank", "sharpness"):
+            values, title = data[name].values, TITLES[name]
+            heading = page.get_by_role("heading", name=title, exact=True)
+            section = page.locator("section", has=heading)
+            shown = float(section.locator("b").inner_text().replace(",", ""))
+            assert shown == pytest.approx(float(values[-1]), rel=1e-3), name
+            if values.min() < values.max():  # heights in the drawing, to a tenth of a pixel
+                points = section.locator("path").get_attribute("d").replace("L", "M").split("M")[1:]
+                heights = np.array([float(point.split()[1]) for point in points])
+                share = (values.max() - values) / (values.max() - values.min())
+                np.testing.assert_allclose(heights, 10 + 150 * share, atol=0.051)
+        inside = page.evaluate("async () => (await fetch('history.json')).json()")
+        curves = {p["title"]: p["curves"][0]["values"] for p in inside["panels"]}
+        assert curves["loss"] == data["loss"].values.tolist()
+    page.get_by_text("the training has ended").wait_for()
+    context.close()
+    assert said == []
+    assert asked and all(address.startswith(url) for address in asked)

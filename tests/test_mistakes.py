@@ -61,6 +61,9 @@ MISTAKES = [
     # options
     ("inspect net.safetensors x.npy --samples 0", "--samples"),
     ("inspect net.safetensors x.npy --samples many", "--samples"),
+    ("inspect net.safetensors x.npy --outputs 0", "`outputs` is 0; pass how many of the 1 to look at"),
+    ("inspect net.safetensors x.npy --outputs last", "`--outputs` is 'last'; pass how many, such as 8, or an index"),
+    ("inspect net.safetensors x.npy --outputs 7,7", "one sample's output has shape (1,)"),
     ("inspect net.safetensors x.npy --memory lots", "lots"),
     ("inspect net.safetensors x.npy --memory -1", "-1"),
     ("inspect net.safetensors x.npy --patience soon", "--patience"),

@@ -155,6 +155,19 @@ def test_a_default_that_was_bound_is_bound_anew_and_back(toy: ModuleType) -> Non
     assert found.statement.measure(toy.Triangle(3, 4)).holds
 
 
+def test_what_an_amendment_changes_is_found_and_broken(toy: ModuleType) -> None:
+    """An ingredient in words alone is reached, rebound and mutated like a default."""
+    loose = replace(target(toy, "loose").statement, paper="complexity")
+    amended = loose.amend(excess=1)("0 is less than 1")
+    assert {f.__qualname__ for f in ToyTarget("1", amended).reached} >= {"loose", "hypotenuse"}
+    changes = {
+        m.name for m in mutants(functions(amended.measure, "toy_triangles"), "toy_triangles")
+    }
+    assert {"toy_triangles.loose: excess: 1 → 2", "toy_triangles.loose: excess: 1 → 0"} <= changes
+    with pytest.raises(ValueError, match=r"`changed` names \['slack'\]; loose has no such default"):
+        loose.amend(slack=1)("nothing")
+
+
 def test_a_mutant_that_does_not_end_is_stopped(
     toy: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:

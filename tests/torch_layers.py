@@ -159,6 +159,17 @@ POOLING: Cases = [
         lambda: case(real(2, 3, 4, 5), None, False, [2.0, 2.0]),
         lambda: case(real(2, 3, 5, 6), None, False, [1.3, 0.6]),
     ),
+    *same(
+        "_upsample_bilinear2d_aa.default _upsample_bicubic2d_aa.default",
+        lambda: case(real(2, 3, 9, 5), [4, 7], False),
+        lambda: case(real(1, 1, 7, 8), [3, 5], True),
+        lambda: case(real(1, 1, 5, 6), [3, 4], False, 0.7, 0.6),
+    ),
+    *same(
+        "_upsample_bilinear2d_aa.vec _upsample_bicubic2d_aa.vec",
+        lambda: case(real(1, 2, 9, 5), None, False, [0.4, 1.5]),
+        lambda: case(real(1, 2, 6, 5), [3, 2], False, None),
+    ),
 ]
 NORMALISATION: Cases = [
     *same(
@@ -272,6 +283,10 @@ CREATION: Cases = [
     *same("zeros.default ones.default", lambda: case([2, 3]), lambda: case([2], dtype=torch.int64)),
     *same("zeros_like.default ones_like.default", lambda: case(real(2, 3))),
     *same("new_zeros.default new_ones.default", lambda: case(real(2), [3, 1])),
+    *same(
+        "_new_zeros_with_same_feature_meta.default",
+        lambda: case(real(4, 2), real(3, 1), self_num_batch_dims=1),
+    ),
     *same("full.default", lambda: case([2, 3], 1.5), lambda: case([2], True)),
     *same("full_like.default", lambda: case(real(2, 3), -1.5)),
     *same("new_full.default", lambda: case(real(2), [3], 0.5)),
@@ -322,6 +337,18 @@ SCATTERING: Cases = [
     *same(
         "searchsorted.Tensor",
         lambda: case(torch.arange(4.0), torch.tensor([-1.0, 1.0, 1.5, 9.0]), right=True),
+    ),
+    *same(
+        "searchsorted.Tensor",
+        lambda: case(real(2, 3).sort().values, real(2, 4), right=True),
+        lambda: case(
+            -torch.arange(6.0).view(2, 3), real(2, 4), sorter=torch.tensor([[2, 1, 0]] * 2)
+        ),
+    ),
+    *same(
+        "diff.default",
+        lambda: case(real(3, 5)),
+        lambda: case(real(4, 2), 2, 0, prepend=real(1, 2), append=real(2, 2)),
     ),
     *same("bucketize.Tensor", lambda: case(torch.tensor([-1.0, 1.0, 1.5, 9.0]), torch.arange(4.0))),
     *same(

@@ -34,7 +34,7 @@ TEXTS = [
     "tests_site",
 ]
 NOT_TEXT = "*.js,*.css,*.ipynb,*.png,*.json,*.toml"
-WORDS = "arithmetics"
+WORDS = "arithmetics,fro,traker"
 
 
 class Page(HTMLParser):

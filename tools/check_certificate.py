@@ -277,6 +277,15 @@ def whole(text: str) -> bool:
 def main() -> None:
     with open(sys.argv[1], encoding="utf-8") as file:
         text = file.read()
+    try:
+        sys.exit(1 if report(text) else 0)
+    except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, MemoryError) as e:
+        print(f"  {FAILS:<15} the file is no certificate ({type(e).__name__}: {e})")
+        sys.exit(1)
+
+
+def report(text: str) -> bool:
+    """Print what holds and what fails; whether anything fails."""
     document, failed = json.loads(text), False
     height, width = document["claims"]["shape"]
     print(
@@ -287,7 +296,7 @@ def main() -> None:
         print(f"  {found:<15} {what}")
     for rounded in document["rounded"]:
         print(f"  {'rounded once':<15} {rounded}")
-    sys.exit(1 if failed else 0)
+    return failed
 
 
 if __name__ == "__main__":

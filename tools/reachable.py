@@ -7,6 +7,7 @@ import types
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, is_dataclass
+from itertools import product
 from typing import Any
 
 Function = types.FunctionType
@@ -53,8 +54,10 @@ def constants(reached: list[Function], prefix: str) -> Iterator[tuple[str, dict[
     """
     seen = set()
     for function in reached:
-        space = function.__globals__
-        for name in sorted(names_in(function.__code__)):
+        named = sorted(names_in(function.__code__))
+        held = [function.__globals__.get(name) for name in named]
+        modules = [vars(value) for value in held if isinstance(value, types.ModuleType)]
+        for space, name in product((function.__globals__, *modules), named):
             value = space.get(name)
             if (
                 (name, id(space)) not in seen
@@ -97,6 +100,13 @@ def _next(function: Function, prefix: str, classes: tuple[type, ...]) -> Iterato
     values += [cell.cell_contents for cell in function.__closure__ or () if _filled(cell)]
     values += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     values += [
+        vars(value)[name]
+        for value in values
+        if isinstance(value, types.ModuleType) and value.__name__.startswith(prefix)
+        for name in names
+        if name in vars(value)
+    ]
+    values += [
         entry
         for value in values
         if isinstance(value, dict | list | tuple)
@@ -104,8 +114,6 @@ def _next(function: Function, prefix: str, classes: tuple[type, ...]) -> Iterato
     ]
     for value in values:
         yield from _plain(value)
-        if isinstance(value, types.ModuleType) and value.__name__.startswith(prefix):
-            yield from (other for name in names for other in _plain(getattr(value, name, None)))
     named = [value for value in values if isinstance(value, type)]
     for owner in dict.fromkeys([*classes, *named, *map(type, values)]):
         if owner.__module__.startswith(prefix):
@@ -124,7 +132,9 @@ def _filled(cell: Any) -> bool:
 
 
 def _plain(value: Any) -> list[Function]:
-    """The function inside a partial, a method, a property, or what a cache or `jax.jit` wraps."""
+    """The function inside a partial, a method, a property, a statement (its measure), or what a cache
+    or `jax.jit` wraps.
+    """
     if isinstance(value, Function):
         inner = getattr(value, "__wrapped__", None)
         return [value, *(_plain(inner) if inner is not None else [])]
@@ -134,7 +144,7 @@ def _plain(value: Any) -> list[Function]:
             for part in (value.func, *value.args, *value.keywords.values())
             for other in _plain(part)
         ]
-    for name in ("__wrapped__", "__func__", "fget", "func"):
+    for name in ("__wrapped__", "__func__", "fget", "func", "measure"):
         inner = (
             getattr(value, name, None) if not isinstance(value, type | types.ModuleType) else None
         )

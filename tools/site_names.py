@@ -43,7 +43,7 @@ TASKS = {
     "activation_patterns fixed_neurons sampled_regions dimension_bounds Rank",
     "Shrink it": "reduce_width",
     "Train it, and watch": "Tracker train gradient_flow probes largest_stable_lr sharpness learning_coefficient",
-    "Tangent kernel": "ntk ntk_operator gram jacobian alignment kernel_alignment kernel_flow linearize influence",
+    "Tangent kernel": "ntk ntk_operator gram jacobian alignment kernel_alignment kernel_flow linearize influence features",
     "Infinite width": "infinite_ntk nngp infinite",
     "Symmetries": "symmetry_group teleport hidden_equivalence symmetry",
     "What training can never leave": "invariant_leaf invariant_leaves lie_closure lie_bracket induces_invariant_manifold condensation",

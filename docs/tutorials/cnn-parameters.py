@@ -14,7 +14,7 @@ import optax
 import neuromanifold as nm
 
 digits = nm.data.load("digits")
-numbers = np.asarray(digits.y).ravel().astype(int)
+numbers = np.asarray(digits.y).argmax(axis=1)
 chosen = np.flatnonzero(numbers < 3)[:300]
 images = np.asarray(digits.x, "float32")[chosen].reshape(-1, 8, 8, 1)
 labels = np.eye(3, dtype="float32")[numbers[chosen]]

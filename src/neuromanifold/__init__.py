@@ -70,6 +70,7 @@ from neuromanifold.symmetry import (
 )
 from neuromanifold.tangent import (
     alignment,
+    features,
     functional_dimension,
     gram,
     infinite,
@@ -108,6 +109,7 @@ __all__ = [
     "dimension_account",
     "dimension_bounds",
     "dynamics",
+    "features",
     "fixed_neurons",
     "from_equinox",
     "from_flax",

@@ -42,16 +42,34 @@ class _Group(typer.core.TyperGroup):
             os._exit(130)  # what still computes in another thread must not delay the answer
 
 
+_WHAT = (
+    "See how many parameters of a network matter on your data, and shrink it without changing what "
+    "it computes. Every answer carries its proof or its evidence."
+)
 app = typer.Typer(
     cls=_Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="The geometry of neural-network parametrizations, with answers that carry their proof.",
+    help=_WHAT,
 )
-data_app = typer.Typer(
-    no_args_is_help=True, help="The data sets: what there is, and how to get it."
-)
+data_app = typer.Typer(no_args_is_help=True, help="List the data sets, or download one.")
 app.add_typer(data_app, name="data")
+ActivationName = Annotated[
+    str | None, typer.Option(help="The network's activation, where the file does not say.")
+]
+NormPlace = Annotated[
+    str | None,
+    typer.Option(
+        help="Whether batch normalisation comes before or after the activation: before, after."
+    ),
+]
+Factory = Annotated[
+    str | None,
+    typer.Option(
+        help="package.module:function that builds the PyTorch network whose weights MODEL holds."
+    ),
+]
+OpenPage = Annotated[bool, typer.Option("--open", help="Open the page in the browser.")]
 
 _JOINED = "neuromanifold.commands"
 
@@ -66,7 +84,7 @@ def _version(asked: bool) -> bool:
     return asked
 
 
-@app.callback()
+@app.callback(help=_WHAT)
 def options(
     version: Annotated[
         bool,
@@ -75,7 +93,7 @@ def options(
         ),
     ] = False,
 ) -> None:
-    """The geometry of neural-network parametrizations, with answers that carry their proof."""
+    """Options of the command line itself."""
 
 
 def main() -> None:
@@ -100,56 +118,55 @@ def inspect_network(
     data: Annotated[
         str | None, typer.Argument(help="Samples: .npy, .npz or .csv, or the name of a data set.")
     ] = None,
-    activation: Annotated[
-        str | None, typer.Option(help="The network's activation, where the file does not say.")
-    ] = None,
-    batchnorm: Annotated[
-        str | None,
-        typer.Option(
-            help="Where batch normalisation stands to the activation: before or after it."
-        ),
-    ] = None,
-    factory: Annotated[
-        str | None,
-        typer.Option(
-            help="package.module:function that builds the network whose weights MODEL holds."
-        ),
-    ] = None,
+    activation: ActivationName = None,
+    batchnorm: NormPlace = None,
+    factory: Factory = None,
     targets: Annotated[
         str | None,
         typer.Option(
-            help="What the outputs should be, one row or one class a sample: .npy or .csv."
+            help="What the outputs should be, one row or one class for each sample: .npy or .csv."
         ),
     ] = None,
     loss: Annotated[
         str | None,
         typer.Option(
-            help="The loss that alignment and learning rate are about, with --targets; mse when "
-            "absent."
+            help="The loss for alignment and learning rate, which need --targets; mse when absent."
         ),
     ] = None,
     checkpoints: Annotated[
         Path | None,
         typer.Option(
-            help="A folder of weights, epoch-1.pt, epoch-2.pt, …: the same network over training."
+            help="A folder with weights of the same network over training: epoch-1.pt, epoch-2.pt, …"
         ),
     ] = None,
     samples: Annotated[
         int | None,
         typer.Option(
-            help="How many of the samples to look at; up to 5,000 rows of the Jacobian when "
-            "absent.",
+            help="How many samples to look at; when absent, as many as give 5,000 rows of the "
+            "Jacobian.",
             min=1,
         ),
     ] = None,
+    outputs: Annotated[
+        str | None,
+        typer.Option(
+            help="The outputs that rank and kernel are about: how many, drawn at random, or which, as "
+            "an index such as '-1, :8' (eight logits of the last token). When absent all of them, or 8 "
+            "if there are more than 5,000."
+        ),
+    ] = None,
     memory: Annotated[
-        str | None, typer.Option(help="What temporaries may take, for example 512M or 4G.")
+        str | None,
+        typer.Option(help="How much memory each section may take, for example 512M or 4G."),
     ] = None,
     patience: Annotated[
-        float, typer.Option(help="Leave out sections estimated to take longer, in seconds.", min=0)
+        float,
+        typer.Option(
+            help="Skip sections that are estimated to take more seconds than this.", min=0
+        ),
     ] = 600,
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("report"),
-    browse: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    browse: OpenPage = False,
     form: Annotated[
         str, typer.Option("--format", help="html (a page with figures) or md (the table).")
     ] = "html",
@@ -159,8 +176,9 @@ def inspect_network(
     epochs: Annotated[int, typer.Option(help="Epochs of training for the example.", min=1)] = 500,
     seed: Annotated[int, typer.Option(help="Seed of the example.")] = 0,
 ) -> None:
-    """The geometry of a network on data: a table here, a self-contained page in OUT. Ctrl-C
-    and SIGTERM keep what is done.
+    """Inspect a network on data: print a table, and write a page with pictures into OUT.
+
+    Ctrl-C and SIGTERM keep what is finished.
     """
     from neuromanifold.inspection import inspect, opening
     from neuromanifold.inspection.checkpoints import numbered
@@ -197,8 +215,9 @@ def inspect_network(
             "memory": memory,
             "patience": patience,
         }
+        chosen = opening.index_of(outputs)
         with _notes():
-            inspection = inspect(net, params, x, y, progress=True, **options)
+            inspection = inspect(net, params, x, y, outputs=chosen, **options)
         print_inspection(inspection)
         timeline = (
             None if checkpoints is None else _over_training(checkpoints, x, y, reading, options)
@@ -244,46 +263,33 @@ def reduce_network(
     model: Annotated[
         str,
         typer.Argument(
-            help="Stacked linear layers (.safetensors, .npz, .pt or .pth), a whole PyTorch "
-            "program (.pt2), or the weights of any "
-            "network with --factory."
+            help="The network: stacked linear layers (.safetensors, .npz, .pt or .pth), a whole "
+            "PyTorch program (.pt2), or the weights of any network with --factory."
         ),
     ],
     data: Annotated[
         str | None,
         typer.Argument(
-            help="Samples on which it must stay the same; everywhere when absent (stacked linear "
-            "layers only)."
+            help="Samples on which the outputs must stay the same; at every input when absent "
+            "(stacked linear layers only)."
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="The smaller network: .safetensors, a state dict .pt, .pth or, of a .pt2 and "
-            "with --factory, its graph .pt2; "
-            "smaller.safetensors when absent, smaller.pt2 of a .pt2. All but .safetensors of "
-            "stacked layers are written by PyTorch."
+            help="File for the smaller network: .safetensors, or a state dict .pt or .pth; for a .pt2 "
+            "a .pt2; with --factory any of these. When absent smaller.safetensors, or smaller.pt2 for "
+            "a .pt2. Only .safetensors of stacked layers can be written without PyTorch."
         ),
     ] = None,
-    activation: Annotated[
-        str | None, typer.Option(help="The network's activation, where the file does not say.")
-    ] = None,
-    batchnorm: Annotated[
-        str | None,
-        typer.Option(
-            help="Where batch normalisation stands to the activation: before or after it."
-        ),
-    ] = None,
-    factory: Annotated[
-        str | None,
-        typer.Option(
-            help="package.module:function that builds the PyTorch network whose weights MODEL "
-            "holds."
-        ),
-    ] = None,
+    activation: ActivationName = None,
+    batchnorm: NormPlace = None,
+    factory: Factory = None,
 ) -> None:
-    """An equivalent smaller network: redundant neurons or channels removed, with what went and
-    how far the outputs moved.
+    """Write a smaller network that computes the same.
+
+    Neurons or channels that are not needed are removed. Prints what was removed, why, and how far
+    the outputs moved.
     """
     from neuromanifold.inspection.reducing import reduced_file
 
@@ -296,11 +302,13 @@ def reduce_network(
 
 @app.command()
 def watch(
-    run: Annotated[Path, typer.Argument(help="The `folder=` of a tracker that is at work.")],
-    port: Annotated[int, typer.Option(help="The port; any that is free when absent.")] = 0,
-    show: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    run: Annotated[
+        Path, typer.Argument(help="The folder of a running tracker, nm.Tracker(…, folder=…).")
+    ],
+    port: Annotated[int, typer.Option(help="The port; a free one when 0.")] = 0,
+    show: OpenPage = False,
 ) -> None:
-    """Follow a training in the browser: a page on this machine alone, until Ctrl-C."""
+    """Follow a training in the browser, until Ctrl-C. Only this machine can open the page."""
     from neuromanifold.inspection.live import LivePage, history_of_folder
 
     if not (run / "timeline.csv").is_file():
@@ -328,24 +336,29 @@ def _notes() -> Generator[None]:
 @app.command()
 def bench(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Which rows; all of them when absent.")
+        list[str] | None, typer.Argument(help="Which benchmarks; all of them when absent.")
     ] = None,
-    json: Annotated[Path | None, typer.Option(help="Write the rows here as JSON.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the results here as JSON.")] = None,
     quick: Annotated[bool, typer.Option(help="Fewer repetitions, smaller sizes.")] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Exit with 1 when a ratio is half of the recorded one.")
+        bool,
+        typer.Option("--check", help="Exit with status 1 if a ratio is half of the recorded one."),
     ] = False,
     record: Annotated[
         bool, typer.Option("--record", help="Record these ratios in benchmarks/baseline.json.")
     ] = False,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw the growth with N, width, depth, outputs here.")
+        Path | None,
+        typer.Option(help="Draw here how times grow with samples, width, depth and outputs."),
     ] = None,
     gpu: Annotated[
-        bool, typer.Option("--gpu", help="Measure the accelerator instead; a line of JSON each.")
+        bool,
+        typer.Option(
+            "--gpu", help="Measure the accelerator instead; prints a line of JSON for each."
+        ),
     ] = False,
 ) -> None:
-    """Speed and memory against the alternatives, as ratios measured in one run."""
+    """Measure speed and memory against other libraries, as ratios in one run."""
     from neuromanifold.runtime.files import check_output
 
     root = Path(__file__).resolve().parents[2]
@@ -378,7 +391,7 @@ def bench(
 
 @data_app.command("list")
 def list_data() -> None:
-    """Name, size, licence, whether it is on this machine, and where it comes from."""
+    """List the data sets: name, size, licence, source, and whether it is on this machine."""
     from rich.console import Console
     from rich.table import Table
 
@@ -397,7 +410,7 @@ def list_data() -> None:
 def fetch_data(
     name: Annotated[str, typer.Argument(help="The data set's name, as `data list` shows it.")],
 ) -> None:
-    """Make sure that a data set is on this machine."""
+    """Download a data set, unless it is on this machine already."""
     from neuromanifold.data import fetch
 
     typer.echo(f"{name} is at {fetch(name)}")

@@ -6,9 +6,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from neuromanifold.runtime.cluster import cluster, completed
+from neuromanifold.runtime.devices import where_it_runs
 from neuromanifold.runtime.files import check_folder
 from neuromanifold.runtime.threads import one_blas_thread
 from neuromanifold_papers.output import Claim, read_record, write_record, write_summary
@@ -80,8 +79,7 @@ def opened(out: Path, paper: str, scale: str) -> Path:
         "paper": paper,
         "scale": scale,
         "neuromanifold": version("neuromanifold"),
-        "jax": jax.__version__,
-    }
+    } | where_it_runs()
     file = out / FOLDER / "study.json"
     found = read_record(file) if file.exists() else None
     if found is None and (out / "summary.json").exists():

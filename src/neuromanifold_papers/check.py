@@ -11,6 +11,8 @@ from typing import Any, Literal
 import numpy as np
 
 Relation = Literal["=", "<=", ">="]
+EPS = float(np.finfo(np.float64).eps)
+"""The rounding unit of float64, in which tolerances are counted."""
 
 
 @dataclass(frozen=True)

@@ -18,38 +18,36 @@ def join(app: typer.Typer) -> None:
 
 def reproduce(
     key: Annotated[
-        str, typer.Argument(help=f"The paper, or what lies beyond: {', '.join(STUDIES)}.")
+        str, typer.Argument(help=f"The paper, or beyond (our own studies): {', '.join(STUDIES)}.")
     ],
     figure: Annotated[
         str | None, typer.Option(help="Only this figure (a number) or part (a name).")
     ] = None,
     scale: Annotated[
-        str, typer.Option(help="small (minutes on two cores) or paper (the paper's own sizes).")
+        str, typer.Option(help="small (minutes on two cores), or paper (the paper's own sizes).")
     ] = "small",
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder for the results; results/KEY when absent, results/KEY-paper at that scale."
+            help="Folder for the results; when absent results/KEY, or results/KEY-paper at that scale."
         ),
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(
-            help="Compute the study's blocks in so many processes (a local Dask cluster).", min=1
-        ),
+        typer.Option(help="How many processes compute the study (a local Dask cluster).", min=1),
     ] = None,
     scheduler: Annotated[
         str | None,
         typer.Option(
-            help="Compute them on the Dask cluster at this address, tcp://…; OUT must be shared."
+            help="Compute on the Dask cluster at this address, tcp://…; all machines must share OUT."
         ),
     ] = None,
 ) -> None:
-    """A paper's figures and tables, from scratch: PNG, SVG and NetCDF for each, and summary.json.
+    """Make a paper's figures and tables again, from scratch: PNG, SVG and NetCDF, and summary.json.
 
-    What OUT already holds is not computed again; results of another scale are refused.
+    Results that OUT already holds are not computed again; those of another scale are refused.
     """
-    from neuromanifold.runtime.interrupts import answering
+    from neuromanifold_papers.interrupts import answering
     from neuromanifold_papers.terminal import print_claims
 
     if key not in STUDIES:
@@ -82,28 +80,28 @@ def verify_statements(
     ] = None,
     cases: Annotated[
         int | None,
-        typer.Option(help="Random cases per statement, beside the enumerated ones.", min=0),
+        typer.Option(help="Random cases for each statement, beside the enumerated ones.", min=0),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random cases.", min=0, max=2**32 - 1)] = 0,
     studies: Annotated[
         bool,
         typer.Option(
             "--studies",
-            help="Run the studies anew at small scale instead of reading the recorded runs.",
+            help="Run the studies again at small scale, instead of reading the recorded runs.",
         ),
     ] = False,
     json: Annotated[
-        Path | None, typer.Option(help="Write the evidence here as JSON, as it comes.")
+        Path | None, typer.Option(help="Write the evidence here as JSON, statement by statement.")
     ] = None,
     html: Annotated[
-        Path | None, typer.Option(help="Write the ledger here as a self-contained page.")
+        Path | None, typer.Option(help="Write the list of all verdicts here, as one HTML page.")
     ] = None,
     resume: Annotated[
         bool,
         typer.Option(
             "--resume",
-            help="Keep all that the file of --json holds; examine what it lacks for these cases "
-            "and seed.",
+            help="Go on from the file of --json: keep what it holds, and examine what it lacks for "
+            "these cases and seed.",
         ),
     ] = False,
     record: Annotated[
@@ -119,19 +117,20 @@ def verify_statements(
         bool,
         typer.Option(
             "--coverage",
-            help="Only count: the sentences of each paper, its assertions, and how many of them are "
-            "executed, undecidable, and not executed yet.",
+            help="Only count the sentences of each paper, its assertions, and how many of these are "
+            "executed, undecidable, or not executed yet.",
         ),
     ] = False,
     workers: Annotated[
         int | None,
         typer.Option(
-            help="Examine in so many processes; one per core when absent, at most 4.", min=1
+            help="How many processes examine; when absent one for each core, at most 4.", min=1
         ),
     ] = None,
 ) -> None:
-    """Every theorem, executed: verdict, cases, worst margin; exit status 1 when a verdict is not
-    the recorded one.
+    """Execute the papers' theorems, and print verdict, cases and worst margin of each.
+
+    The exit status is 1 when a verdict is not the recorded one.
     """
     import jax
 

@@ -19,11 +19,13 @@ _HEADER = """# Errata
 {assertions} assertions were read in five papers, from the first line to the last, proofs, captions and footnotes included.
 `neuromanifold verify` executes {executed} of them by {statements} statements; {undecidable} no computation can decide, and
 {waiting} are not executed yet. Most of what is executed stands.
-What fails as printed is listed here by how grave it is, each with its smallest counterexample, worked by hand and confirmed by a
-second computation, and with what is true instead, where we found it; every paper's results are worth having after these repairs.
-Then comes what we could not reproduce, with what the print leaves out, and the verdict on every statement. The texts were read by machine: where a
-formula looked misread we held it against its neighbours and its proof. If a failure is our misreading, please tell us.
-The page is generated from `src/neuromanifold_papers` by `neuromanifold verify --errata docs/errata.md`. The counterexamples need
+
+This page lists what fails as printed, by how grave it is. Each failure has its smallest counterexample, worked by hand and
+confirmed by a second computation, and, where we found it, what is true instead. With these repairs every paper keeps its results.
+Then follow the statements that we could not reproduce, with what the print leaves out, and the verdict on every statement.
+
+A machine read the texts. Where a formula looked misread, we compared it with its neighbours and its proof. If a failure is our
+misreading, please tell us. `neuromanifold verify --errata docs/errata.md` writes this page. The counterexamples need
 
 ```python
 import jax

@@ -67,7 +67,8 @@ class Evidence:
     """What a statement's examination found; `verdict` is the sentence, the rest its grounds.
 
     `cases` counts the independent cases on which the conclusion was checked, `comparisons` what was
-    compared on them, `dropped` what was left out, by reason.
+    compared on them, `dropped` what was left out, by reason. `flags` are those of the compiler, on
+    which digits depend.
     """
 
     paper: str
@@ -96,6 +97,7 @@ class Evidence:
     proof: str = NO_PROOF
     draws: int = 0
     seed: int = 0
+    flags: str = ""
     seconds: float = 0.0
 
     @property

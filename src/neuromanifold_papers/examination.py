@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from neuromanifold.runtime.devices import compiler_flags
 from neuromanifold_papers.check import Check, Drop
 from neuromanifold_papers.evidence import (
     CONSTRUCTIVE,
@@ -81,6 +82,7 @@ def examine_seeded(statement: Statement, draws: int | None, seed: int) -> Eviden
         proof=statement.proof,
         draws=statement.draws if draws is None else draws,
         seed=seed,
+        flags=compiler_flags(),
         seconds=time.perf_counter() - start,
     )
 
@@ -125,6 +127,8 @@ class _Outcome:
     worst_case: Any
     failing: Any
     covered: dict[str, str]
+    held: bool
+    """Whether the conclusion was not refuted on some case."""
 
     @property
     def failed(self) -> bool:
@@ -137,12 +141,12 @@ def _run(statement: Statement, draws: int | None, seed: int) -> _Outcome:
     """
     rng = np.random.default_rng([seed, zlib.crc32(f"{statement.paper} {statement.id}".encode())])
     cases = comparisons = 0
-    worst, worst_case, failing = None, None, None
+    worst, worst_case, failing, held = None, None, None, False
     seen: dict[str, list[Any]] = {}
     drops: list[tuple[Check, tuple[Drop, ...]]] = []
     for case in statement.cases(rng, statement.draws if draws is None else draws):
         check = statement.measure(case)
-        for name, value in check.hypotheses.items():
+        for name, value in {**statement.covers(case), **check.hypotheses}.items():
             seen.setdefault(name, []).append(value)
         if check.dropped is not None:
             drops.append((check, (check.dropped,)))
@@ -150,11 +154,13 @@ def _run(statement: Statement, draws: int | None, seed: int) -> _Outcome:
         drops.append((check, check.drops))
         cases += check.cases
         comparisons += check.cases if check.comparisons is None else check.comparisons
+        held = held or not check.fails
         if check.fails and (worst is None or not worst.fails):
             failing = case
         if worst is None or _severity(check) < _severity(worst):
             worst, worst_case = check, case
-    return _Outcome(cases, comparisons, tally(drops), worst, worst_case, failing, _coverage(seen))
+    covered = _coverage(seen)
+    return _Outcome(cases, comparisons, tally(drops), worst, worst_case, failing, covered, held)
 
 
 def _severity(check: Check) -> tuple[bool, bool, float]:
@@ -225,6 +231,8 @@ def _verdict(
         return "vacuous: no case says anything"
     if not seen_to_fail(control):
         return "worthless: the negative control passes"
+    if outcome.held and _fails_unbroken(statement):
+        return "worthless: the control's case fails without the planted error"
     if near is not None and not near.holds:
         return "worthless: the case just inside does not hold"
     if any(entry.inside for entry in outcome.dropped) and not statement.narrower:
@@ -236,6 +244,13 @@ def _verdict(
     if not confirmed:
         return "unconfirmed: no second route fails the counterexample"
     return failure(statement, amendment is not None and amendment.kind in _TRUE)
+
+
+def _fails_unbroken(statement: Statement) -> bool:
+    """Whether the case of a control that breaks an ingredient fails as it is: then the control says
+    nothing of what it breaks. A print that fails on every case has no other to plant an error in.
+    """
+    return bool(statement.control.breaks) and _fails(statement, statement.control.case())
 
 
 def failure(statement: Statement, amended: bool) -> str:

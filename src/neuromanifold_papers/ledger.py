@@ -12,6 +12,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
+from neuromanifold.runtime.devices import compiler_flags
 from neuromanifold.runtime.files import write_text
 from neuromanifold.runtime.processes import in_processes
 from neuromanifold.runtime.threads import cores, one_blas_thread
@@ -69,7 +70,7 @@ def verify(
     workers: int = 1,
 ) -> Iterator[Evidence]:
     """The evidence for each statement, in their order; what `finished` holds from a run with the
-    same draws and key is kept.
+    same draws, key and flags of the compiler is kept.
 
     With several `workers` the ledger's own statements are examined in so many processes. Each sees
     the cases it sees alone, so that nothing but the time depends on them. A statement that was made
@@ -80,7 +81,8 @@ def verify(
     known = {_same(item): item for item in finished}
     counts = [statement.draws if draws is None else draws for statement in chosen]
     kept = [
-        known.get((s.paper, s.id, count, seed)) for s, count in zip(chosen, counts, strict=True)
+        known.get((s.paper, s.id, count, seed, compiler_flags()))
+        for s, count in zip(chosen, counts, strict=True)
     ]
     todo = [statement for statement, item in zip(chosen, kept, strict=True) if item is None]
     if workers > 1 and all(statement in statements(statement.paper) for statement in todo):
@@ -111,13 +113,13 @@ def _examine(statement: Statement, draws: int | None, seed: int) -> Evidence:
         return examine_seeded(statement, draws, seed)
 
 
-def _same(item: Evidence) -> tuple[str, str, int, int]:
-    return item.paper, item.id, item.draws, item.seed
+def _same(item: Evidence) -> tuple[str, str, int, int, str]:
+    return item.paper, item.id, item.draws, item.seed, item.flags
 
 
 def merge(held: Iterable[Evidence], found: Iterable[Evidence]) -> list[Evidence]:
     """All of `held`, in its order, each replaced by what `found` has for the same statement,
-    draws and key; then the rest of `found`.
+    draws, key and flags; then the rest of `found`.
     """
     return list({_same(item): item for item in (*held, *found)}.values())
 

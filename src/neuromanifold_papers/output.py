@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from neuromanifold.runtime.checksummed import check_seal, write_sealed
+from neuromanifold.runtime.checksummed import check_checksum, write_checksummed
 from neuromanifold.runtime.files import write_atomically, write_text
 
 REMEDY = "delete it, or name another folder"
@@ -33,6 +33,14 @@ class Claim:
     note: str = ""
 
 
+def subplots(*grid: int, figsize: tuple[float, float], **options: Any) -> tuple[Any, Any]:
+    """A figure that no window shows, and its axes."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(layout="constrained", figsize=figsize)
+    return figure, figure.subplots(*grid, **options)
+
+
 def save_figure(figure: Any, out: Path, name: str) -> list[Path]:
     """`name.png` (150 dpi) and `name.svg` in `out`, atomically."""
     return [
@@ -46,7 +54,9 @@ def save_figure(figure: Any, out: Path, name: str) -> list[Path]:
 
 def save_data(dataset: Any, out: Path, name: str) -> Path:
     """`name.nc` in `out`, atomically, with a checksum at its end, which other programs ignore."""
-    return write_sealed(out / f"{name}.nc", lambda path: dataset.to_netcdf(path, engine="h5netcdf"))
+    return write_checksummed(
+        out / f"{name}.nc", lambda path: dataset.to_netcdf(path, engine="h5netcdf")
+    )
 
 
 def read_data(path: Path) -> Any:
@@ -55,7 +65,7 @@ def read_data(path: Path) -> Any:
     """
     import xarray as xr
 
-    check_seal(path, REMEDY)
+    check_checksum(path, REMEDY)
     try:
         with xr.open_dataset(path, engine="h5netcdf") as file:
             if file.nbytes > path.stat().st_size:

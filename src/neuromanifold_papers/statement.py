@@ -18,9 +18,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from inspect import cleandoc
+from types import FunctionType
 from typing import Any, Literal
 
 import numpy as np
@@ -39,6 +40,8 @@ SEVERITIES: tuple[Severity, ...] = (
 )
 """What is wrong with a statement that fails as printed, the gravest first."""
 NO_PROOF = "no proof"
+_KEPT = ("paper", "cases", "method", "draws", "show", "covers")
+"""The fields that an amendment has from the printed statement."""
 Cases = Callable[[np.random.Generator, int], Iterable[Any]]
 
 
@@ -60,8 +63,24 @@ def paste(case: Any) -> str:
     return "\n".join([*lines, text])
 
 
+def named(names: str) -> Callable[[Any], str]:
+    """How to show cases that are tuples: what `paste` writes of the entries, under these names.
+
+    >>> named("x, y")((1, np.array([2.0])))
+    'x, y = 1, np.array([2.0])'
+    """
+
+    def shown(case: Any) -> str:
+        *imports, entries = paste(tuple(case)).splitlines()
+        return "\n".join([*imports, f"{names} = {entries[1:-1]}"])
+
+    return shown
+
+
 def _written(value: Any, found: dict[str, set[str]]) -> str:
     kind = type(value)
+    if kind is FunctionType:
+        raise TypeError(f"a case is a value that can be written down, not {value.__qualname__}")
     if isinstance(value, np.ndarray):
         return f"np.array({_written(value.tolist(), found)})"
     if isinstance(value, tuple | list) and not hasattr(value, "_fields"):
@@ -152,7 +171,8 @@ class Statement:
     is: the paper's ("printed") or our own ("ours"). `constructive` names the explicit object whose
     cost stands for the quantity, and so bounds it from above only. `missing` names what the print
     leaves out and one would need (loss, optimiser, epochs): where our run disagrees, the claim is
-    then not reproduced rather than false. `show(case)` is the case as Python one can paste.
+    then not reproduced rather than false. `show(case)` is the case as Python one can
+    paste, `covers(case)` names the values it takes, beside those that its check names.
     """
 
     paper: str
@@ -169,6 +189,7 @@ class Statement:
     constructive: str = ""
     missing: str = ""
     show: Callable[[Any], str] = paste
+    covers: Callable[[Any], Mapping[str, Any]] = lambda case: getattr(case, "hypotheses", {})
     smaller: Callable[[Any], Iterable[Any]] = lambda case: ()
     confirm: Callable[[Any], Check] | None = None
     route: str = ""
@@ -181,6 +202,43 @@ class Statement:
     def __call__(self, case: Any, **broken: Any) -> Check:
         """Both sides on one case: a statement is the function that measures it."""
         return self.measure(case, **broken)
+
+    def amend(
+        self, control: "Control | None" = None, /, **changed: Any
+    ) -> "Callable[[Callable[..., Check] | str], Statement]":
+        """The true statement instead: this one, with another `control` and what `changed` names.
+        A name of a field replaces the field, any other an ingredient of `measure`. What it says is
+        given last: by the function that measures it, or in words alone where `measure` is the same.
+
+        Cases, control, `draws`, `method` and `show` are the printed statement's unless named; its
+        texts stand in `words.toml` under `X (amended)`, or `X (y, amended)` for `X (y)`.
+
+        >>> def square(n, offset=2):
+        ...     return Check(n * n % 8, offset)
+        >>> odd = [1, 3, 5]
+        >>> even = control("an even number", lambda: 2)
+        >>> printed = Statement("complexity", "P 1", "The square has rest 2", Listed(odd), square, even)
+        >>> true = printed.amend(offset=1)("The square of an odd number has rest 1.")
+        >>> true.id, true.amends, true.says, true(3).holds, true(2).holds
+        ('P 1 (amended)', ('P 1',), 'The square of an odd number has rest 1', True, False)
+        """
+        names = {entry.name for entry in fields(self)}
+        ingredients = {name: value for name, value in changed.items() if name not in names}
+        known: dict[str, Any] = {
+            "id": amended_id(self.id),
+            "amends": self.id,
+            "control": control or self.control,
+            **{name: getattr(self, name) for name in _KEPT},
+            **{name: value for name, value in changed.items() if name in names},
+        }
+
+        def made(said: Callable[..., Check] | str) -> Statement:
+            words = first_paragraph(said if isinstance(said, str) else said.__doc__ or "")
+            measure = self.measure if isinstance(said, str) else said
+            all_fields: dict[str, Any] = {"says": words, **known}
+            return statement(**all_fields)(bind(measure, ingredients) if ingredients else measure)
+
+        return made
 
     def answers_to(self, name: str) -> bool:
         """Whether `name` means this statement: its id or the number that it begins with.
@@ -202,24 +260,61 @@ def statement(
     *,
     amends: str | tuple[str, ...] = (),
     says: str = "",
+    paper: str = "",
     **others: Any,
 ) -> Callable[[Callable[..., Check]], Statement]:
     """Make a statement of the function that measures it; its docstring is what the paper says.
 
     `cases` is a list or a function of `(rng, draws)`. `amends` is the id of the
-    printed statement that this true one replaces. `others` are the fields of `Statement`. The texts for authors (`worked`,
-    `proof`, `severity`) stand in the paper's `words.toml` under `id`.
+    printed statement that this true one replaces (`Statement.amend` says it shorter). `others` are
+    the fields of `Statement`. The texts for authors (`worked`, `proof`, `severity`) stand in the
+    paper's `words.toml` under `id`.
     """
 
     def made(measure: Callable[..., Check]) -> Statement:
-        paper = measure.__module__.split(".")[1]
+        of = paper or measure.__module__.split(".")[1]
         drawn = cases if callable(cases) else Listed(cases)
         words = says or first_paragraph(measure.__doc__ or "")
-        known: dict[str, Any] = texts(paper).get(id, {}) | others
+        known: dict[str, Any] = texts(of).get(id, {}) | others
         amended = (amends,) if isinstance(amends, str) else amends
-        return Statement(paper, id, words, drawn, measure, control, amends=amended, **known)
+        return Statement(of, id, words, drawn, measure, control, amends=amended, **known)
 
     return made
+
+
+in_float64 = partial(statement, method="float64")
+by_training = partial(statement, method="training")
+by_integration = partial(statement, method="integration")
+
+
+def amended_id(id: str) -> str:
+    """The id of the true statement instead.
+
+    >>> amended_id("Eq 22"), amended_id("Lem 3.1 (ReLU)")
+    ('Eq 22 (amended)', 'Lem 3.1 (ReLU, amended)')
+    """
+    return f"{id[:-1]}, amended)" if id.endswith(")") else f"{id} (amended)"
+
+
+def bind(measure: Callable[..., Check], ingredients: Mapping[str, Any]) -> Callable[..., Check]:
+    """`measure` with these ingredients as its defaults, which a control may break as before.
+
+    >>> bind(lambda n, offset=1: Check(n * n % 8, offset), {"offset": 2})(3).fails
+    True
+    """
+    own: Any = measure
+    first = own.__code__.co_argcount - len(own.__defaults__ or ())
+    listed = own.__code__.co_varnames[first : own.__code__.co_argcount]
+    defaults = dict(zip(listed, own.__defaults__ or (), strict=True))
+    keywords = dict(own.__kwdefaults__ or {})
+    if unknown := ingredients.keys() - defaults.keys() - keywords.keys():
+        raise ValueError(
+            f"`changed` names {sorted(unknown)}; {own.__qualname__} has no such default."
+        )
+    bound = FunctionType(own.__code__, own.__globals__, own.__name__, closure=own.__closure__)
+    bound.__defaults__ = tuple((defaults | {**ingredients})[name] for name in listed)
+    bound.__kwdefaults__ = {name: (keywords | {**ingredients})[name] for name in keywords}
+    return bound
 
 
 def first_paragraph(text: str) -> str:

@@ -202,6 +202,15 @@ def test_of_many_outputs_some_combinations_are_followed_back(rng: np.random.Gene
     assert (cut.of, int(cut.to_output), int(cut.block)) == (16, 3, 3)
 
 
+def test_a_million_outputs_need_no_square_matrix_of_that_size(rng: np.random.Generator):
+    """A language model's logits: the identity of their number would take 8 TB."""
+    params = {"w": rng.normal(size=(3, 4)), "out": rng.normal(size=(4, 1_000_000))}
+    x = rng.normal(size=(2, 3))
+    found = ranks_along(lambda params, x: (x @ params["w"]) @ params["out"], params, x, samples=2)
+    assert [int(layer.representation) for layer in found.layers] == [2, 2]
+    assert [int(cut.to_output) for cut in found.cuts] == [3, 4]
+
+
 def test_stable_rank():
     found = nm.numerics.Rank(np.int64(2), np.array([2.0, 1.0]), np.float64(0), np.float64(1))
     assert stable_rank(found) == 1.25

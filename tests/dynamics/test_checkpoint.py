@@ -10,7 +10,7 @@ import pytest
 
 import cast
 from dynamics import plain
-from neuromanifold.dynamics import adam_l2, checkpoint, keeping, loss_probe, train
+from neuromanifold.dynamics import adam_l2, checkpoint, loss_probe, train, training
 from neuromanifold.dynamics.checkpoint import Course
 from neuromanifold.models import losses
 from neuromanifold.runtime.checksummed import read_archive, write_archive
@@ -85,8 +85,8 @@ def test_a_training_that_fails_resumes_where_it_was(case, tmp_path: Path):
 
 
 def test_a_training_that_is_killed_resumes_from_what_was_written(case, tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(keeping, "LEAST_PAUSE", 0.0)
-    monkeypatch.setattr(keeping, "SHARE", 0.0)
+    monkeypatch.setattr(training, "LEAST_PAUSE", 0.0)
+    monkeypatch.setattr(training, "SHARE", 0.0)
     path, copy, watch = tmp_path / "run.npz", tmp_path / "copy.npz", Watch()
     watch.at, watch.act = 3 * 4 + 1, lambda: shutil.copy(path, copy)
     whole = case(watch, checkpoint=path)

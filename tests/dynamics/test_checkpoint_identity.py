@@ -13,7 +13,7 @@ import optax
 import pytest
 
 import neuromanifold as nm
-from neuromanifold.dynamics import Probe, r_squared, resuming, train
+from neuromanifold.dynamics import Probe, r_squared, train, training
 
 NET = nm.MLP((2, 4, 1))
 X, Y = np.linspace(-1, 1, 20).reshape(10, 2), np.linspace(0, 1, 10)[:, None]
@@ -129,16 +129,16 @@ def test_other_digits_are_refused_with_the_way_out(tmp_path: Path, monkeypatch):
     not.
     """
     run(tmp_path / "c", probes=[r_squared])
-    real = resuming.replayed
-    monkeypatch.setattr(resuming, "pool_size", lambda: 64)
-    monkeypatch.setattr(resuming, "replayed", lambda *a: ("another", real(*a)[1]))
+    real = training.replayed
+    monkeypatch.setattr(training, "pool_size", lambda: 64)
+    monkeypatch.setattr(training, "replayed", lambda *a: ("another", real(*a)[1]))
     with pytest.raises(
         ValueError,
         match=r"cannot be continued bit for bit: .* 64 here.*; set NPROC=\d+ in the environment",
     ):
         run(tmp_path / "c", epochs=2, probes=[r_squared])
     monkeypatch.setattr(
-        resuming,
+        training,
         "replayed",
         lambda *a: (real(*a)[0], {"r_squared": real(*a)[1]["r_squared"] + 1e-7}),
     )

@@ -7,7 +7,7 @@ import pytest
 from scipy.integrate import quad
 
 import neuromanifold as nm
-from neuromanifold_papers.beyond.cast import aoyagi
+from neuromanifold_papers.beyond.cast import CAST, aoyagi
 
 ZERO = np.zeros(())
 ONES = np.ones((10, 1))
@@ -87,6 +87,27 @@ def test_singular_models_agree_with_quadrature(f, params, expected, limit):
     assert abs(expected(1e10) - limit) < 0.05
 
 
+def test_a_ladder_agrees_with_quadrature_at_every_rung():
+    """Exchanges keep the density of each inverse temperature."""
+    found = nm.learning_coefficient(
+        lambda p, x: p[0] * p[1] * x,
+        (ZERO, ZERO),
+        ONES,
+        0 * ONES,
+        key=jax.random.key(1),
+        inverse_temperature=1e4,
+        leaps=4,
+        ladder=6,
+    )
+    b, value, error = found.curve
+    assert b[0] == 0 and b[-1] == 1e4 and (np.diff(b) > 0).all()
+    assert value[-1] == pytest.approx(found.value) and found.r_hat < 1.05
+    exact = np.array([crossing(float(at)) for at in b[1:]])
+    assert (np.abs(value[1:] - exact) < 5 * error[1:]).all()
+    # The control: the estimates of one rung are not those of its neighbour.
+    assert (np.abs(value[1:-1] - exact[1:]) > 5 * error[1:-1]).any()
+
+
 def test_reduced_rank_regression_agrees_with_its_formula():
     """2-3-2 of rank one: λ = 2, while half the rank is 3/2."""
     A, B = np.zeros((3, 2)), np.zeros((2, 3))
@@ -109,6 +130,31 @@ def test_reduced_rank_regression_agrees_with_its_formula():
     assert found.lower_bound == 1.5
     assert 1.5 + SIGMAS * found.error < found.value < 2.0 + SIGMAS * found.error
     assert abs(found.value - 2.0) < 0.2
+
+
+@pytest.mark.parametrize("name", ["w²", "a tanh(wx + b) at 0"])
+def test_five_seeds_agree_with_the_closed_form_on_a_ladder(name):
+    """A small version of the study's first figure, which has seven models and 1,500 draws."""
+    [case] = [case for case in CAST if case.name == name]
+    b = 1e6
+    found = [
+        nm.learning_coefficient(
+            case.f,
+            case.params,
+            case.x,
+            case.y,
+            key=jax.random.key(seed),
+            inverse_temperature=b,
+            draws=400,
+            leaps=8,
+            ladder=20,
+        )
+        for seed in range(5)
+    ]
+    for each in found:
+        assert within(each, case.exact) and each.r_hat < 1.2, each
+    half = len(jax.tree.leaves(case.params)) / 2
+    assert all(each.value + SIGMAS * each.error < half for each in found)
 
 
 def test_half_the_rank_of_a_perceptron_is_attained():
@@ -155,6 +201,8 @@ def test_a_point_that_is_no_minimum_is_said():
         ({"localisation": 0.0}, "`localisation` is 0.0; pass a positive number"),
         ({"batch_size": 11}, "`batch_size` is 11; pass 1 to 10"),
         ({"step": -1.0}, "`step` is -1.0; pass a positive number"),
+        ({"ladder": 0}, "`ladder` is 0; pass 1"),
+        ({"ladder": 2, "batch_size": 5}, "leave one of them out"),
         ({"leaps": 0}, "`leaps` is 0; pass at least 1"),
         ({"inverse_temperature": 0.0}, "`inverse_temperature` is 0.0; pass a positive number"),
     ],

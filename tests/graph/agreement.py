@@ -11,8 +11,7 @@ import numpy as np
 from neuromanifold.graph.arithmetic import Floats
 from neuromanifold.graph.bounded import Bounded
 from neuromanifold.graph.heights import Heights
-from neuromanifold.graph.numbers import Fractions, Rationals
-from neuromanifold.graph.support import Support
+from neuromanifold.graph.numbers import Fractions, Rationals, Support
 from neuromanifold.numerics import modular
 from neuromanifold.regions.problem import Problem
 

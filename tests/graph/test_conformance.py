@@ -9,10 +9,9 @@ from neuromanifold.graph.arithmetic import Arithmetic
 from neuromanifold.graph.balls import Balls
 from neuromanifold.graph.bounded import Bounded
 from neuromanifold.graph.heights import Heights
-from neuromanifold.graph.numbers import Rationals
+from neuromanifold.graph.numbers import Rationals, Support
 from neuromanifold.graph.primitives import PRIMITIVES
 from neuromanifold.graph.residues import Residues
-from neuromanifold.graph.support import Support
 
 PAGE = Path(__file__).parents[2] / "docs" / "graph.md"
 ARITHMETICS = {a.name: a for a in (Bounded, Balls, Residues, Rationals, Heights, Support)}

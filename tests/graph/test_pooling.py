@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from neuromanifold.graph.bends import pooled
-from neuromanifold.graph.gpu_precision import steadied
-from neuromanifold.graph.reading import called, read
+from neuromanifold.graph.reading import called, fully_precise, read
 
 _PLAIN = {"base_dilation": (1, 1), "window_dilation": (1, 1)}
 WINDOWS = {
@@ -127,7 +126,7 @@ def test_gelu_by_tanh_is_not_left_to_cublas_on_a_gpu(wide, monkeypatch, rng):
     assert "reduce_precision" not in text(z)
     here = jax.jit(lambda z: called(network, z))(z)
     monkeypatch.setattr(
-        "neuromanifold.graph.gpu_precision.devices", lambda: [SimpleNamespace(platform="gpu")]
+        "neuromanifold.graph.reading.devices", lambda: [SimpleNamespace(platform="gpu")]
     )
     assert "reduce_precision" in text(z)
     assert "reduce_precision" not in text(
@@ -140,16 +139,16 @@ def test_gelu_by_tanh_is_not_left_to_cublas_on_a_gpu(wide, monkeypatch, rng):
 
 def test_a_program_without_windows_stays_the_same_object(wide):
     closed, _ = read(lambda a: jax.jit(jnp.tanh)(a).sum(), jnp.ones(3))
-    assert steadied(closed) is closed
+    assert fully_precise(closed) is closed
     pooling, _ = read(
         lambda a: jax.lax.reduce_window(a, -np.inf, jax.lax.max, **WINDOWS["halves"]),
         jax.ShapeDtypeStruct((4, 4), float),
     )
-    assert steadied(pooling) is not pooling
+    assert fully_precise(pooling) is not pooling
     whole, _ = read(
         lambda a: jax.lax.reduce_window(
             a, np.iinfo(np.int32).min, jax.lax.max, **WINDOWS["halves"]
         ),
         jax.ShapeDtypeStruct((4, 4), np.int32),
     )
-    assert steadied(whole) is whole
+    assert fully_precise(whole) is whole

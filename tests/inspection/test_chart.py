@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import neuromanifold as nm
-from neuromanifold.inspection import LayerStatus
+from neuromanifold.inspection import LayerUnits
 from neuromanifold.report.chart import Chart, Rule, Series, embedded, figure, ticks_of
 from neuromanifold.report.terms import TERMS, anchor, glossary, linked, row_name
 from neuromanifold.report.unit_map import _layer
@@ -93,14 +93,14 @@ def test_json_in_a_page_cannot_end_its_element():
 
 def test_shares_near_nothing_and_near_all_are_not_rounded_to_them():
     shares = np.array([0.0, 1e-6, 0.5, 1 - 1e-6, 1.0])
-    text = _layer(LayerStatus(5, 1, 1, "fc", kind="unit", shares=shares))
+    text = _layer(LayerUnits(5, 1, 1, "fc", kind="unit", shares=shares))
     assert _data(text)["shares"] == [0, 1, 500, 999, 1000]
     assert [len(re.findall("M", d)) for d in re.findall(r' d="(.*?)"', text)] == [1, 1, 1, 1, 1]
     assert "5 units: 3 switch, 1 always on, 1 always off" in text
 
 
 def test_a_layer_too_large_for_a_page_says_so():
-    text = _layer(LayerStatus(9000, 0, 0, "fc", shares=np.full(9000, 0.5)))
+    text = _layer(LayerUnits(9000, 0, 0, "fc", shares=np.full(9000, 0.5)))
     assert "A map of 9,000 cells would be too large for a page" in text
     assert "<svg" not in text
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import neuromanifold as nm
+from dynamics.compilations import compilations
 from neuromanifold.inspection import sections
 from neuromanifold.regions import decisions
 from neuromanifold.tangent.rank import certificate
@@ -134,3 +135,23 @@ def test_what_is_shared_is_what_each_verb_says_alone(key, rng):
     assert [len(layer.inactive) for layer in account.equivalence.layers] == [
         layer.inactive for layer in found.layers
     ]
+
+
+def test_a_second_inspection_reads_no_function_and_compiles_nothing(key, rng):
+    readings = []
+
+    def f(params, x):
+        readings.append(np.shape(x))
+        return network(params, x)
+
+    params, x = weights(key), rng.normal(size=(6, 2))
+    y = rng.normal(size=(6, 1))
+    nm.inspect(f, params, x, y)
+    assert readings
+    readings.clear()
+    with compilations() as compiled:
+        nm.inspect(f, params, x, y)
+    assert not readings and not compiled
+    with compilations() as compiled:  # of another shape it is read again
+        nm.inspect(f, params, x[:4], y[:4])
+    assert readings and compiled

@@ -3,12 +3,15 @@
 import dataclasses
 import json
 import re
+import sys
 
 import jax
 import numpy as np
 import pytest
 
 import neuromanifold as nm
+from neuromanifold.inspection.inspect import show_progress
+from neuromanifold.inspection.subject import MOST_ROWS, places_of
 
 NET = nm.MLP((1, 4, 4, 1))
 
@@ -101,10 +104,24 @@ def test_ranks_along_are_shown_for_any_network_and_a_planted_one_is_named(rng):
         assert value == f"{int(planted)} of 2" and remark.endswith(": first") == planted
         assert rows["representations"][0].endswith(" of 2")
         assert rows["Jacobians to the output"][0] == f"{2 - planted} of 2"
+        assert "Jacobians between the cuts" in nm.report.render(found)
         assert json.loads(nm.report.as_json(found))["ranks"]["weights"] == {
             "first": 1 if planted else 5,
             "second": 2,
         }
+
+
+def test_a_table_that_is_not_looked_at_is_named_in_the_table_and_on_the_page(rng):
+    params = {"words": rng.normal(size=(9, 4)), "out": rng.normal(size=(4, 2))}
+
+    def f(params, x):
+        return jax.numpy.tanh(params["words"][x]).sum(1) @ params["out"]
+
+    found = nm.inspect(f, params, rng.integers(0, 9, (5, 3)))
+    remark = next(r for name, _, r in found.rows if name == "ranks along the network")
+    reason = "words: it enters through gather"
+    assert remark.endswith(f"not looked at: {reason}")
+    assert f"Not looked at: {reason}." in nm.report.render(found)
 
 
 def test_the_rank_by_samples_is_the_rank_on_the_first_samples(inspected):
@@ -163,8 +180,8 @@ def test_the_headline_begins_with_what_says_something(rng):
     net = nm.MLP((2, 8, 1))
     inspection = nm.inspect(net, net.init(key=jax.random.key(0)), rng.normal(size=(3, 2)))
     rank = inspection.spectrum.effective_rank
-    assert inspection.headline.startswith(f"On these 3 samples about {rank:.1f} directions carry")
-    limit = "3 samples × 1 output can show 3 of 33 parameter directions at most, and all of these"
+    assert inspection.headline.startswith(f"On these 3 samples about {rank:.1f} directions make up")
+    limit = "3 samples × 1 output can show at most 3 of 33 parameter directions, and all of these"
     assert limit in inspection.headline
     names = [name for name, *_ in inspection.rows]
     assert names.index("NTK largest eigenvalue") < names.index("functional dimension")
@@ -308,3 +325,67 @@ def test_a_large_network_has_its_symmetries_by_structure_in_place_of_the_account
     assert "account of the parameters" not in titles
     small = nm.inspect(NET, NET.init(key=key), rng.standard_normal((8, 1)), progress=False)
     assert small.account is not None and small.symmetries is None
+
+
+def test_chosen_outputs_are_those_of_the_function_cut_down_by_hand():
+    """Rank and spectrum of three logits are those of x ↦ f(x)[:, 1:4]; what belongs to no row of the
+    Jacobian is about the whole function: a bias that only another output reads has an effect.
+    """
+    net = nm.MLP((2, 4, 6))
+    params = net.init(key=jax.random.key(1))
+    x = np.random.default_rng(0).normal(size=(12, 2))
+    found, part = nm.inspect(net, params, x, outputs=np.s_[1:4]), lambda p, x: net(p, x)[:, 1:4]
+    whole = nm.inspect(net, params, x)
+    assert int(found.exact) == int(nm.functional_dimension(part, params, x, exact=True))
+    assert int(found.exact) < int(whole.exact)
+    expected = nm.spectrum(part, params, x).eigenvalues
+    np.testing.assert_allclose(found.spectrum.eigenvalues, expected, atol=1e-9 * expected[0])
+    assert found.closed == whole.closed
+    assert (found.n_outputs, found.n_all_outputs) == (3, 6)
+    assert "change the 3 of 6 outputs looked at" in found.headline
+    assert "outputs looked at" not in whole.headline
+
+
+def test_of_very_many_outputs_eight_are_looked_at_and_the_first_lines_say_so():
+    def f(params, x):
+        return x @ params["w"]
+
+    x = np.random.default_rng(0).normal(size=(3, 2))
+    params = {"w": np.ones((2, 5_001))}
+    found = nm.inspect(f, params, x)
+    assert (found.n_samples, found.n_outputs) == (3, 8)
+    assert "8 of 5,001 outputs" in found.rows[1][2]
+    assert "8 of 5,001 outputs" in found.headline
+    assert int(found.dimension) == 16
+    assert found.closed == 0
+    assert places_of(None, (5_000,), MOST_ROWS) is None  # the control: so many are all looked at
+
+
+@pytest.mark.parametrize("outputs", [0, -1, "8", (9,), np.s_[:0], True, 1.5])
+def test_outputs_that_are_none_of_them_are_refused(outputs):
+    params = NET.init(key=jax.random.key(3))
+    with pytest.raises(ValueError, match="`outputs` is"):
+        nm.inspect(NET, params, np.ones((2, 1)), outputs=outputs)
+
+
+def test_shares_of_a_large_kernel_are_right_where_they_are_known():
+    """∂f/∂b is twice ∂f/∂a at every sample, so that its share is 4/5 whatever is drawn."""
+
+    def f(params, x):
+        return x @ params["a"] + 2 * x @ params["b"] + 0 * params["c"][0]
+
+    a = np.ones((60, 40))
+    x = np.random.default_rng(0).normal(size=(50, 60))
+    found = nm.inspect(f, {"a": a, "b": a, "c": np.ones(7)}, x, samples=50)
+    shares = {block.name: block.share for block in found.blocks}
+    assert found.blocks[0].rank is None
+    np.testing.assert_allclose([shares["a"], shares["b"], shares["c"]], [0.2, 0.8, 0.0], rtol=1e-12)
+    assert found.closed == 7
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_progress_is_shown_in_a_terminal_alone(terminal, monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    with show_progress(None, [("kernel", 10.0)]) as bar:
+        bar(0)
+    assert ("about 10 s in all" in capsys.readouterr().err) == terminal

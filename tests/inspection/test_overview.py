@@ -74,7 +74,7 @@ def test_shares_from_random_rows_are_those_of_the_jacobian(found, monkeypatch):
 
 def test_the_image_stands_alone_and_the_page_says_what_made_it(found, tmp_path):
     page = nm.report.write(found, tmp_path, command="neuromanifold inspect <net> x.npy").read_text()
-    assert "Made by: neuromanifold inspect &lt;net&gt; x.npy" in page
+    assert "Made by <code>neuromanifold inspect &lt;net&gt; x.npy</code>." in page
     assert re.search(r"neuromanifold \d+\.\d+.*, \d{4}-\d\d-\d\d \d\d:\d\d", page)
     image = ET.fromstring((tmp_path / "share.svg").read_text())
     words = " ".join(node.text or "" for node in image.iter() if node.tag.endswith("text"))

@@ -36,7 +36,8 @@ def contradictions(found: nm.inspection.Inspection) -> list[str]:
         "the table has the rank": rows["functional dimension"][0] == f"{rank:,}",
         "the shares add up to D": sum(count for _, count in found.shares) == D,
     }
-    for number, whole in [_numbers(text, r"(\d[\d,]*) of (\d[\d,]*) parameter directions")]:
+    counted = _numbers(text, r"(\d[\d,]*) of (\d[\d,]*) parameter directions")
+    for number, whole in [counted] if counted else []:
         facts["the headline counts rank and D"] = (number, whole) == (rank, D)
     settled = re.search(r"would show no more|added nothing", text) is not None
     growing = re.search(r"still grew|more samples may show", text) is not None
@@ -49,7 +50,7 @@ def contradictions(found: nm.inspection.Inspection) -> list[str]:
     for (enough,) in filter(None, [_numbers(text, r"linear regions? would show (\d[\d,]*)")]):
         reached = found.account.chain[2]
         facts["rank < on its regions ≤ on all"] = rank < enough <= reached
-        bound = _numbers(rows["linear regions sampled"][1], r"dimension of (\d[\d,]*)")
+        bound = _numbers(rows["linear regions sampled"][1], r"dimension of at most (\d[\d,]*)")
         facts["what regions would show is within their bound"] = not bound or enough <= bound[0]
     if "reveals more" in text or "all of the" in text:
         facts["nothing more is to be seen"] = "reveal at least" not in text
@@ -60,21 +61,30 @@ def contradictions(found: nm.inspection.Inspection) -> list[str]:
         facts["the table subtracts the rank"] = free == f"{D - rank:,}"
     if found.layers is not None:
         off, of = sum(s.off for s in found.layers), sum(s.cells for s in found.layers)
-        (name,) = [name for name in rows if name.startswith("always-inactive")]
+        (name,) = [name for name in rows if name.endswith(" always off")]
         facts["units off: table"] = rows[name][0] == f"{off:,} of {of:,}"
-        facts["units off: sentence"] = f"{off:,} of {of:,} {name.partition(' ')[2]}" in text
+        units = name.removesuffix(" always off")
+        said = f"{off:,} of {of:,} {units}" if off else f"all {of:,} {units} are on at"
+        facts["units off: sentence"] = said.lower() in text.lower()
     if found.reduction is not None:
         left = D - found.reduction.parameters_saved
         value, remark = rows["equivalent smaller network"]
         facts["the smaller network has what the table says"] = value == f"{left:,}"
         facts["none found where nothing was saved"] = ("no smaller one" in remark) == (left == D)
         facts["the sentence agrees"] = (f"network with {left:,} of the {D:,}" in text) == (left < D)
+    if found.bottleneck is not None:
+        shaded = "No layer is in a bottleneck" not in nm.report.render(found)
+        facts["the picture of the bottleneck agrees"] = shaded == (rows["bottleneck"][0] != "none")
     if found.bottleneck is not None and rows["bottleneck"][0] != "none":
         widths, k = found.bottleneck.net.widths, found.bottleneck.rank
         layers = _numbers(rows["bottleneck"][1], r"in layers? (\d+)")
         facts["a bottleneck is narrower than its layer"] = k < min(widths[layers[0] - 1 :][:2])
     facts["no plural of one"] = not re.search(
-        r"\b1 (neurons|channels|samples|outputs|regions)\b", str(found)
+        r"\b1 (neurons|channels|units|samples|outputs|regions)\b", str(found)
+    )
+    facts["no remark is empty"] = all(remark for _, remark in rows.values())
+    facts["one direction changes, several change"] = not re.search(
+        r"\b1 of [\d,]+ parameter directions change\b", text
     )
     return [name for name, holds in facts.items() if not holds]
 
@@ -127,6 +137,31 @@ def test_the_zero_derivatives_of_float64_are_those_of_the_jacobian(inspected):
         assert found.exact is None
 
 
+def test_one_direction_of_a_network_of_zeros(rng):
+    """All parameters are zero, every bend is met exactly: the last bias alone changes the function."""
+    net = nm.MLP((2, 3, 1))
+    params = tuple(nm.Layer(np.zeros((b, a)), np.zeros(b)) for a, b in ((2, 3), (3, 1)))
+    found = nm.inspect(net, params, rng.normal(size=(6, 2)))
+    assert int(found.account.functional) == 1 and sum(n for _, n in found.shares) == net.n_params
+    assert found.verdict[0].startswith("On these 6 samples 1 of 13 parameter directions changes")
+    assert contradictions(found) == []
+
+
+@pytest.mark.parametrize("case", ["one sample", "few samples", "equal samples", "nothing to spare"])
+def test_small_samples_and_networks_without_redundancy(case, rng):
+    net = nm.MLP((2, 6, 1)) if case != "nothing to spare" else nm.MLP((3, 2), "identity")
+    shapes = zip(net.widths[1:], net.widths[:-1], strict=True)
+    params = tuple(nm.Layer(rng.normal(size=s), rng.normal(size=s[0])) for s in shapes)
+    n = {"one sample": 1, "few samples": 4}.get(case, 20)
+    x = rng.normal(size=(n, net.widths[0])) * (case != "equal samples")
+    found = nm.inspect(net, params, x)
+    assert contradictions(found) == []
+    whole = int(found.dimension) == found.n_params
+    assert whole == (case == "nothing to spare")
+    limited = "can show at most" in found.headline
+    assert limited == (case in ("one sample", "few samples"))
+
+
 def test_units_are_counted_on_every_sample_given(rng):
     """A unit that only a sample left out of the thinned ones opens is not off, and stays."""
     net = nm.MLP((1, 2, 1))
@@ -139,6 +174,6 @@ def test_units_are_counted_on_every_sample_given(rng):
     assert [s.off for s in found.layers] == [0]
     assert found.layers[0].shares.tolist() == [np.mean(x > -0.5), 1 / 40]
     assert (found.n_reduced, found.reduction.neurons_saved) == (40, 0)
-    assert "0 of 2 units are off on all 40 samples" in found.verdict[-1]
+    assert "All 2 units are on at some of the 40 samples" in found.verdict[-1]
     chosen = nm.inspect(net, params, found.sample[0])  # the control: nothing was left out
     assert [s.off for s in chosen.layers] == [1] and chosen.reduction.neurons_saved == 1

@@ -67,6 +67,9 @@ def test_it_says_what_the_rooms_say(tracked):
         assert float(here["sharpness"]) == pytest.approx(hessian, rel=1e-5)
         moved = np.linalg.norm(nm.ntk(NET, params, X, trace=True) - first) / np.linalg.norm(first)
         assert float(here["kernel_drift"]) == pytest.approx(moved)
+        sizes = np.linalg.svd(nm.ntk(NET, params, X, trace=True), compute_uv=False)
+        entropy = float((np.log(sizes.sum() / sizes) * sizes / sizes.sum()).sum())
+        assert float(here["effective_rank"]) == pytest.approx(np.exp(entropy), rel=1e-6)
     assert data["kernel_drift"].values[0] == 0 < data["kernel_drift"].values[2]
 
 
@@ -194,9 +197,11 @@ def test_what_has_no_targets_says_so_and_the_figure_has_a_panel_for_the_rest(tra
     tracker(0, kept[0])
     assert tracker.timeline.left_out["sharpness"] == "no `y` was given"
     assert "loss" not in tracker.timeline.data
-    assert len(timeline.plot().axes) == 8
-    assert len(tracker.timeline.plot().axes) == 5
-    assert repr(tracker.timeline).startswith("Timeline(1 steps of functional_dimension, always_off")
+    assert len(timeline.plot().axes) == 9
+    assert len(tracker.timeline.plot().axes) == 6
+    assert repr(tracker.timeline).startswith(
+        "Timeline(1 steps of functional_dimension, effective_rank, always_off"
+    )
 
 
 def test_a_run_that_diverges_leaves_a_row_of_missing_values(tracked):

@@ -13,7 +13,7 @@ import pytest
 import neuromanifold as nm
 from commands import run
 from hostile import FILES, Bomb, hostile, write
-from neuromanifold.models.files.torch_archive import Call, Name, parse
+from neuromanifold.models.files.tensors import Call, Name, parse
 
 SOURCE = Path(__file__).parents[2] / "src"
 LOADER = """

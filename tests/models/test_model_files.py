@@ -54,7 +54,7 @@ def test_every_layout_of_a_tensor_is_read_bit_by_bit():
         ),
         (
             "legacy.pt",
-            r"no archive as torch\.save has written since version 1\.6 .*torch\.save\(torch\.load\(path, weights_only=True\)",
+            r"no archive of torch\.save since PyTorch 1\.6 .*torch\.save\(torch\.load\(path, weights_only=True\)",
         ),
         (
             "script.pt",
@@ -66,7 +66,7 @@ def test_every_layout_of_a_tensor_is_read_bit_by_bit():
         ),
         (
             "views.pt",
-            r"holds base \(4, 6\), transposed \(6, 4\), .* and 3 more; a file alone describes stacked linear layers .*--factory",
+            r"holds base \(4, 6\), transposed \(6, 4\), .* and 3 more; a file alone is enough for stacked linear layers .*--factory",
         ),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import neuromanifold as nm
-from neuromanifold.models.files.normalisation import EPS
+from neuromanifold.models.files.layers import EPS
 from neuromanifold.models.stack import LinearStack
 
 WIDTHS = (3, 5, 4, 2)
@@ -131,7 +131,7 @@ def test_the_order_is_refused_where_the_file_does_not_say_it(
     [
         (
             lambda t: {**t, "conv1.weight": np.ones((6, 1, 5, 5))},
-            r"holds .*conv1\.weight \(6, 1, 5, 5\).*; a file alone describes stacked",
+            r"holds .*conv1\.weight \(6, 1, 5, 5\).*; a file alone is enough for stacked",
         ),
         (
             lambda t: {**t, "norm.weight": np.ones(5), "norm.bias": np.ones(5)},

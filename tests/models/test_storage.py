@@ -130,7 +130,7 @@ def test_nothing_in_a_file_is_executed(tmp_path: Path, monkeypatch: pytest.Monke
         ({}, "holds nothing"),
         (
             {"foo": np.ones((3, 2))},
-            r"holds foo \(3, 2\); a file alone describes stacked linear layers .* add --factory",
+            r"holds foo \(3, 2\); a file alone is enough for stacked linear layers .* add --factory",
         ),
         (
             {"0.weight": np.ones((3, 2)), "1.weight": np.ones((2, 4))},
@@ -138,7 +138,7 @@ def test_nothing_in_a_file_is_executed(tmp_path: Path, monkeypatch: pytest.Monke
         ),
         (
             {"0.weight": np.ones((3, 2, 2))},
-            r"holds 0\.weight \(3, 2, 2\); a file alone describes stacked linear layers",
+            r"holds 0\.weight \(3, 2, 2\); a file alone is enough for stacked linear layers",
         ),
         (
             {"0.weight": np.ones((3, 2)), "0.bias": np.ones(4)},

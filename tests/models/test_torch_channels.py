@@ -121,7 +121,7 @@ def test_the_rules_of_a_transformer_are_all_its_directions():
     x = rng.integers(0, 9, (60, 5))
     found = nm.symmetry.structural_symmetries(f, params, x)
     ones = 5 + (6 + 1) + (24 + 1) + 18 + 24
-    assert list(found.kinds.values()) == [4 * 6, 2 * 2 * 3**2, 6, 6, ones]
+    assert list(found.kinds.values()) == [4 * 6, 2 * 3**2, 2 * 3**2, 6, 6, ones]
     rank = nm.functional_dimension(f, params, x)
     assert float(rank.gap) > 1e6
     assert found.exact and found.orbit == found.parameters - int(rank)
@@ -153,10 +153,11 @@ def test_rules_of_a_transformer_grow_with_its_width():
     for bend in (False, True):
         f, params = nm.from_torch(shaken(Bent(bend).double()), example=x)
         counts.append(nm.symmetry.structural_symmetries(f, params, x).kinds)
-    heads = "GL(5) of each of 3 heads"
+    heads, keys = "GL(5) of each of 3 heads", "key biases, which softmax removes"
     assert counts[0] == {
-        heads: 2 * 3 * 5**2,
-        "a shift that softmax removes": 15,
+        f"{heads}, queries and keys": 3 * 5**2,
+        f"{heads}, values and outputs": 3 * 5**2,
+        keys: 15,
         "a shift that the next shift takes over": 15,
     }
-    assert counts[1] == {heads: 3 * 5**2, "a shift that softmax removes": 15}
+    assert counts[1] == {f"{heads}, queries and keys": 3 * 5**2, keys: 15}

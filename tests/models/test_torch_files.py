@@ -220,7 +220,7 @@ def test_a_convolutional_network_is_reduced_at_the_command_line_and_goes_back(fo
     result = CliRunner().invoke(cli.app, arguments)
     assert result.exit_code == 0, result.output
     assert (
-        "69 → 47 parameters, 1 channels fewer" in result.output
+        "69 → 47 parameters, 1 unit fewer" in result.output
         and "in PyTorch the outputs differ by" in result.output
     )
     state = torch.load("smaller.pt", weights_only=True)
@@ -261,7 +261,7 @@ def test_batch_normalisation_shrinks_with_its_channels_at_the_command_line(folde
     ]
     result = CliRunner().invoke(cli.app, arguments)
     assert result.exit_code == 0, result.output
-    assert "75 → 51 parameters, 1 channels fewer" in result.output
+    assert "75 → 51 parameters, 1 unit fewer" in result.output
     state = torch.load("smaller.pt", weights_only=True)
     assert [tuple(t.shape) for t in state.values()] == [(2, 1, 3, 3), *[(2,)] * 5, (), (3, 8), (3,)]
     assert state["1.running_var"].tolist() == [1.0, 3.0]

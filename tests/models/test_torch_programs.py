@@ -338,7 +338,7 @@ def test_a_program_is_reduced_at_the_command_line(tmp_path: Path, monkeypatch: p
     np.save("x.npy", x.numpy())
     result = CliRunner().invoke(cli.app, ["reduce", "net.pt2", "x.npy"])
     assert result.exit_code == 0, result.output
-    assert "62 → 46 parameters, 2 channels fewer; equal everywhere, deviation " in result.output
+    assert "62 → 46 parameters, 2 units fewer; equal everywhere, deviation " in result.output
     assert (
         "layer 0.weight: 1 neuron, without outgoing weights (everywhere: nothing reads it)"
         in result.output

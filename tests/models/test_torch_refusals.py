@@ -69,6 +69,37 @@ class Mask(Step):
         return x[x[:, 0] > -100.0]
 
 
+class Drawn(nn.Module):
+    """Draws a number as layer drop does, and looks at it in evaluation mode too, or does not."""
+
+    def __init__(self, *, looks: bool):
+        super().__init__()
+        self.layer, self.looks = nn.Linear(3, 3), looks
+
+    def forward(self, x: Tensor) -> Tensor:
+        drawn, y = torch.rand([]), self.layer(x)
+        return y * drawn if self.looks else x if self.training and drawn < 0.5 else y
+
+
+def test_a_number_that_is_drawn_and_not_looked_at_makes_nothing_random():
+    x = torch.randn(2, 3)
+    f, _ = nm.from_torch(Drawn(looks=False).eval(), example=x)
+    assert "outputs within" in f.evidence
+    with pytest.raises(ValueError, match=r"uses aten\.rand\.default at .* draws random numbers"):
+        nm.from_torch(Drawn(looks=True).eval(), example=x)
+
+
+class Root(nn.Module):
+    """√|w x| at w = 0."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.tensor([0.0, 1.0]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.w * x[:, :1]).abs().sqrt()
+
+
 class ForgottenFlag(Step):
     def step(self, x: Tensor) -> Tensor:
         return F.dropout(x, 0.5)
@@ -102,26 +133,11 @@ class NoGradient(Step):
         return x + y
 
 
-class Rounded(torch.autograd.Function):
-    @staticmethod
-    def forward(context: Any, x: Tensor) -> Tensor:
-        return x.sign()
-
-    @staticmethod
-    def backward(context: Any, *slopes: Tensor) -> Any:
-        return slopes[0]
-
-
 class Overwritten(Step):
     def step(self, x: Tensor) -> Tensor:
         y = x.relu()
         y += 1
         return y * y.sigmoid()
-
-
-class StraightThrough(Step):
-    def step(self, x: Tensor) -> Tensor:
-        return Rounded.apply(x)
 
 
 class Cache(Step):
@@ -164,7 +180,7 @@ REFUSED = [
     ),
     (
         ForgottenFlag().eval(),
-        r"uses aten\.native_dropout\.default at the module itself .*:\d+, which draws random numbers \(dropout",
+        r"uses aten\.dropout\.default at the module itself .*:\d+, which draws random numbers \(dropout",
     ),
     (
         Noise(),
@@ -184,13 +200,16 @@ REFUSED = [
     ),
     (
         NoGradient(),
-        r"`module` has gradients of its own: they differ by .* from the derivative of what it computes",
+        r"`module` has gradients of its own: they differ by .* or `\.detach\(\)` what has no gradient",
+    ),
+    (
+        Root(),
+        r"`module` has no finite gradient in PyTorch itself, with respect to w \(a root or a quotient",
     ),
     (
         Overwritten(),
         r"`module` cannot be differentiated by PyTorch itself \(one of the variables needed for gradient computation",
     ),
-    (StraightThrough(), r"`module` has gradients of its own"),
     (Cache(), r"the output of `module`\['cache'\] is an object, which is no array; pass `output=`"),
     (
         NumPy(),
@@ -202,7 +221,7 @@ REFUSED = [
     ),
     (
         nn.Sequential(nn.Linear(3, 3), nn.Dropout()),
-        r"uses aten\.native_dropout\.default at 1 \(Dropout\), .*call `module\.eval\(\)`",
+        r"uses aten\.dropout\.default at 1 \(Dropout\), .*call `module\.eval\(\)`",
     ),
     (
         nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)),
@@ -210,7 +229,7 @@ REFUSED = [
     ),
     (
         nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3, track_running_stats=False)).eval(),
-        r"uses aten\._native_batch_norm_legit\.no_stats at 1 \(BatchNorm1d\), .*, which standardises by the batch",
+        r"uses aten\.batch_norm\.default at 1 \(BatchNorm1d\), .*, which standardises by the batch",
     ),
     (nn.ReLU(), r"`module` has no parameters; there is nothing to differentiate by"),
     (

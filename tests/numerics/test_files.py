@@ -1,21 +1,25 @@
 """Files: whole or absent, with the user's rights, and a checksum that notices any change."""
 
+import contextlib
 import os
+import resource
 import stat
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
+import neuromanifold as nm
 from neuromanifold.runtime.checksummed import (
     LENGTH,
-    check_seal,
+    check_checksum,
     read_archive,
     write_archive,
-    write_sealed,
+    write_checksummed,
 )
 from neuromanifold.runtime.files import check_folder, check_output, write_atomically, write_text
 from neuromanifold.runtime.untrusted_files import read_npy
@@ -61,7 +65,7 @@ def test_output_is_refused_before_the_work(tmp_path: Path):
         check_output(tmp_path, "out")
     (tmp_path / "file").touch()
     with pytest.raises(
-        OSError, match=r"`out` cannot be written into .*file' \(.*\); name a folder that can be"
+        OSError, match=r"`out` cannot be written into .*file' \(.*\); name another folder"
     ):
         check_output(tmp_path / "file" / "a.json", "out")
     with pytest.raises(OSError, match=r"`out` cannot be written into '/proc/1/x'"):
@@ -72,9 +76,9 @@ def test_output_is_refused_before_the_work(tmp_path: Path):
     )
 
 
-def test_every_flipped_bit_breaks_the_seal(tmp_path: Path):
-    path = write_sealed(tmp_path / "a", lambda temporary: temporary.write_bytes(b"content"))
-    check_seal(path, "delete it")
+def test_every_flipped_bit_breaks_the_checksum(tmp_path: Path):
+    path = write_checksummed(tmp_path / "a", lambda temporary: temporary.write_bytes(b"content"))
+    check_checksum(path, "delete it")
     whole = path.read_bytes()
     assert len(whole) == len(b"content") + LENGTH
     for bit in range(8 * len(whole)):
@@ -82,11 +86,11 @@ def test_every_flipped_bit_breaks_the_seal(tmp_path: Path):
         damaged[bit // 8] ^= 1 << bit % 8
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match=r"checksum.*; delete it"):
-            check_seal(path, "delete it")
+            check_checksum(path, "delete it")
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
         with pytest.raises(ValueError, match=r"checksum"):
-            check_seal(path, "delete it")
+            check_checksum(path, "delete it")
 
 
 def test_archives_give_back_what_was_put_into_them(tmp_path: Path):
@@ -102,12 +106,12 @@ def test_archives_give_back_what_was_put_into_them(tmp_path: Path):
         assert np.array_equal(plain["a"], arrays["a"])
 
 
-def sealed_zip(path: Path, member: bytes, kind: int = zipfile.ZIP_STORED) -> Path:
+def checksummed_zip(path: Path, member: bytes, kind: int = zipfile.ZIP_STORED) -> Path:
     def fill(temporary: Path) -> None:
         with zipfile.ZipFile(temporary, "w", kind) as archive:
             archive.writestr("header.npy", member)
 
-    return write_sealed(path, fill)
+    return write_checksummed(path, fill)
 
 
 def npy(shape: str, dtype: str = "<f8", body: bytes = b"") -> bytes:
@@ -128,7 +132,7 @@ def npy(shape: str, dtype: str = "<f8", body: bytes = b"") -> bytes:
 )
 def test_hostile_members_are_refused(member: bytes, kind: int, why: str, tmp_path: Path):
     with pytest.raises(ValueError, match=rf"cannot be read \(.*{why}.*\); delete it"):
-        read_archive(sealed_zip(tmp_path / "x.npz", member, kind), "delete it")
+        read_archive(checksummed_zip(tmp_path / "x.npz", member, kind), "delete it")
 
 
 def test_arrays_in_any_order_are_read(tmp_path: Path):
@@ -172,3 +176,39 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
             [sys.executable, "-c", code, mode], capture_output=True, text=True, timeout=120
         )
         assert done.stdout.strip() == status, done.stderr
+
+
+@contextlib.contextmanager
+def full_disk():
+    """No file may grow beyond 200 bytes: writing more fails as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("what", ["text", "network", "kernel"])
+def test_a_full_disk_is_named_and_leaves_nothing_half(what: str, tmp_path: Path):
+    net, x = nm.MLP((2, 8, 1)), np.ones((40, 2), np.float32)
+    params = net.init(key=jax.random.key(0))
+    file = tmp_path / ("old.safetensors" if what == "network" else "old")
+    if what != "kernel":
+        file.write_bytes(b"what was there")
+
+    def write(path: Path) -> None:
+        if what == "text":
+            write_text(path, "a" * 1000)
+        elif what == "network":
+            nm.save(path, net, params)
+        else:
+            nm.gram(net, params, x, store=path, tile=20, trace=True)
+
+    write(tmp_path / f"other{file.suffix}")  # compiles, and JAX writes its own cache
+    with full_disk(), pytest.raises(OSError, match="found no room on its disk; make room there"):
+        write(file)
+    if what != "kernel":
+        assert file.read_bytes() == b"what was there"
+        assert len(list(tmp_path.iterdir())) == 2
+    write(file)  # the same again, with room

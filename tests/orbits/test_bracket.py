@@ -11,9 +11,7 @@ from jax.flatten_util import ravel_pytree
 import neuromanifold as nm
 from neuromanifold.graph.graph import trace
 from neuromanifold.orbits import induced_field, left_normed, lie_bracket
-from neuromanifold.orbits.family import dense_family, walked_family
-from neuromanifold.orbits.fields import Control
-from neuromanifold.orbits.nested import iterated_brackets
+from neuromanifold.orbits.family import Control, dense_family, iterated_brackets, walked_family
 from neuromanifold.orbits.rings import Reals, Residues
 
 EPS = np.finfo(np.float64).eps

@@ -398,8 +398,9 @@ def test_bad_input(key):
             lie_closure(net, params, key=key, exact=True)
         with pytest.raises(ValueError, match="`inputs` is None but `f` is a function"):
             lie_closure(lambda t, x: t * x, np.ones(1), key=key)
-        with pytest.raises(ValueError, match=r"`bracket_rtol` is 2\.0; pass a fraction"):
-            lie_closure(net, params, key=key, bracket_rtol=2.0)
+        for name in ("rtol", "bracket_rtol", "flow_rtol"):
+            with pytest.raises(ValueError, match=f"`{name}` is 1000000000000; pass a fraction"):
+                lie_closure(net, params, key=key, **{name: 10**12})
         with pytest.raises(ValueError, match="the network takes 1"):
             lie_closure(net, params, key=key, inputs=np.ones((4, 2)))
         with pytest.raises(ValueError, match=r"`params\[0\].weight` has shape"):

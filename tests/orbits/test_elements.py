@@ -11,14 +11,15 @@ import neuromanifold as nm
 from neuromanifold.graph.graph import trace
 from neuromanifold.orbits import lie_closure
 from neuromanifold.orbits.family import (
+    Element,
+    Elements,
     TracedFamily,
     WalkedFamily,
     dense_family,
     family_of,
     walked_family,
 )
-from neuromanifold.orbits.fields import Element, Elements
-from neuromanifold.orbits.host import flatten_on_host
+from neuromanifold.orbits.partition import flatten_on_host
 from neuromanifold.orbits.rings import Reals, Residues
 
 P = 2**61 - 1

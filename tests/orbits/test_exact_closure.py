@@ -13,7 +13,7 @@ import pytest
 import neuromanifold as nm
 from cast import unchecked
 from neuromanifold.orbits import lie_closure
-from neuromanifold.orbits.host import left_kernel
+from neuromanifold.orbits.bounds import left_kernel
 
 
 def laws(n, m, r):

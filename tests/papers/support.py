@@ -15,6 +15,7 @@ FIRST = {
     "A.10 (orbit)": 60,
     "Eq 87 (initial decrease)": 60,
     "Thm 6 (shared V)": 60,
+    "P 9 (segment)": 30,
     "Eq 19 (ReLU)": 1,
 }
 """Statements whose recorded counterexample is met after the twentieth case, or whose cases take ten

@@ -1,6 +1,7 @@
 """Blocks of a study: computed once, kept apart by scale, refused when a bit has changed."""
 
 import json
+import os
 from functools import partial
 from pathlib import Path
 
@@ -89,6 +90,12 @@ def test_other_versions_and_folders_that_cannot_be_are_told_first(tmp_path: Path
     monkeypatch.setattr(room, "version", lambda name: "9.9")
     with pytest.raises(ValueError, match=r"neuromanifold '.*' there and '9.9' here"):
         run_blocks("riemann", [block(calls, "b")], tmp_path / "x", "small")
+    monkeypatch.undo()
+    monkeypatch.setenv("XLA_FLAGS", f"{os.environ['XLA_FLAGS']} --xla_cpu_enable_fast_math=true")
+    with pytest.raises(
+        ValueError, match=r"compiler flags '.*' there and '.*fast_math=true.*' here"
+    ):
+        run_blocks("riemann", [block(calls, "b")], tmp_path / "x", "small")
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "summary.json").write_text("{}")
     with pytest.raises(ValueError, match=r"holds a summary of an earlier version"):
@@ -129,9 +136,9 @@ def test_a_flipped_bit_of_data_is_noticed_or_harmless(tmp_path: Path, rng, draws
 
 def test_data_that_claim_more_than_they_hold_are_refused(tmp_path: Path):
     big = xr.Dataset({"a": ("x", np.zeros(10**6))})
-    from neuromanifold.runtime.checksummed import write_sealed
+    from neuromanifold.runtime.checksummed import write_checksummed
 
-    path = write_sealed(
+    path = write_checksummed(
         tmp_path / "a.nc",
         lambda file: big.to_netcdf(
             file, engine="h5netcdf", encoding={"a": {"zlib": True, "complevel": 9}}

@@ -224,6 +224,17 @@ def test_a_control_that_passes_makes_the_check_worthless() -> None:
     assert seen_to_fail(Check(1.0 + 5e-8, 1.0, tolerance=1e-9))
 
 
+def test_a_control_whose_case_fails_without_the_planted_error_is_worthless() -> None:
+    strict = replace(
+        ODD_SQUARES,
+        measure=lambda n, rest=1: Check(n * n % 8, rest),
+        control=Control("a rest of 2, of an even number", case=lambda: 4, breaks={"rest": 2}),
+    )
+    assert examine(strict, draws=0).verdict.startswith("worthless: the control's case")
+    hopeless = replace(strict, cases=lambda rng, draws: [2, 4])
+    assert examine(hopeless, draws=0).verdict.startswith("unconfirmed"), "every case fails"
+
+
 def test_a_control_is_measured_by_the_statement_itself() -> None:
     broken = Control("a rest of 2", case=lambda: 3, breaks={"rest": 2})
     assert examine(replace(ODD_SQUARES, control=broken), draws=0).control == "a rest of 2: 1 ≠ 2"
@@ -271,7 +282,7 @@ def test_thinning_keeps_the_smallest_and_a_systematic_sample_of_the_rest() -> No
         control=control,
     )
     examine(thinned(spy, first=3, every=10))
-    assert seen == [0, 1, 2, 10, 20, 30, 40, 50, 60, 70, 80, 90, -1]
+    assert seen == [0, 1, 2, 10, 20, 30, 40, 50, 60, 70, 80, 90, -1, -1]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -187,6 +188,17 @@ def test_evidence_survives_json_and_a_second_run_keeps_it(tmp_path: Path) -> Non
     assert other.draws == 3
     [third] = verify(chosen, draws=2, key=jax.random.key(1), finished=read_evidence(path))
     assert third.seed == 1
+
+
+def test_other_flags_of_the_compiler_are_other_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = select("complexity", ["Ass 3.1"])
+    [first] = verify(chosen, draws=2)
+    monkeypatch.setenv("XLA_FLAGS", f"{os.environ['XLA_FLAGS']} --xla_cpu_enable_fast_math=true")
+    [other] = verify(chosen, draws=2, finished=[first])
+    assert "--xla_cpu_enable_fast_math=true" in other.flags != first.flags
+    assert merge([first], [other]) == [first, other]
+    monkeypatch.undo()
+    assert list(verify(chosen, draws=2, finished=[first, other])) == [first]
 
 
 def timeless(item: Evidence) -> Evidence:

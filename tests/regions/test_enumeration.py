@@ -192,7 +192,7 @@ def test_what_is_not_piecewise_linear_in_switches_is_refused(rng):
     params = {"w": rng.normal(size=(2, 3))}
     with pytest.raises(ValueError, match="several candidates"):
         enumerate_regions(lambda p, x: (x @ p["w"]).max(axis=1), params, x=np.ones((1, 2)))
-    with pytest.raises(ValueError, match="before a bend"):
+    with pytest.raises(ValueError, match="before a kink"):
         smooth = lambda p, x: jax.nn.relu(jnp.tanh(x @ p["w"]))  # noqa: E731
         enumerate_regions(smooth, params, x=np.ones((1, 2)))
     linear = lambda p, x: x @ p["w"]  # noqa: E731

@@ -115,7 +115,7 @@ def test_zero_is_inactive_and_reported():
     assert nm.activation_patterns(net, params, x, exact=True).tolist() == expected
     certificate = nm.functional_dimension(net, params, x, exact=True).certificate
     assert certificate.kinks == ((1, 0, 0), (3, 0, 1))
-    assert "2 bends met exactly" in str(certificate)
+    assert "2 kinks met exactly" in str(certificate)
     assert nm.functional_dimension(net, params, x + 0.25, exact=True).certificate.kinks == ()
 
 

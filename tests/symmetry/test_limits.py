@@ -191,7 +191,7 @@ def test_batches_are_read_one_after_another(rng):
     "options, said",
     [
         ({"max_deviation": -1.0}, "`max_deviation` is -1.0; pass a finite number, 0 or more"),
-        ({"rtol": float("nan")}, "`rtol` is nan; pass a finite number, 0 or more"),
+        ({"rtol": float("nan")}, "`rtol` is nan; pass a fraction, at least 0 and at most 1"),
         ({"domain": (1.0, -1.0)}, "`domain` has a lower bound above the upper one"),
         ({"domain": (np.zeros(2), np.ones(2))}, "`domain` has arrays of shapes"),
     ],

@@ -5,9 +5,11 @@ field gives, in closed form.
 import importlib
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import neuromanifold as nm
 from neuromanifold import symmetry as S
 from neuromanifold.numerics.precision import arithmetic
 from symmetry.nets import bent_stream
@@ -82,12 +84,11 @@ def test_where_one_of_the_units_switches_there_is_no_such_direction(unit, rng):
 
 def test_discovery_names_it_beyond_the_orbit():
     discover = importlib.import_module("neuromanifold.symmetry.discovery.discover")
-    excess = importlib.import_module("neuromanifold.symmetry.discovery.excess")
     x, rng = sample(np.random.default_rng(0))[:5], np.random.default_rng(1)
     leaves = [THETA[name] for name in sorted(THETA)]
     with arithmetic():
         sampler = discover.network_sampler(bent_stream, THETA, x, False)
-        found = excess.explain_excess(sampler, leaves, rng, 5, 6, discover._fields_at)
+        found = discover.explain_excess(sampler, leaves, rng, 5, 6)
     assert (found.held, found.segments, found.unseen, found.rest) == (
         0,
         1,
@@ -106,3 +107,34 @@ def test_networks_without_units_that_switch_are_not_explained_by_themselves():
     )
     assert "linear segments" not in account.explained or account.explained["linear segments"] == 0
     assert jax.tree.leaves(params)[0].shape == (3, 2) and sum(dict(account.rows).values()) == 8
+
+
+RELU = nm.MLP((1, 1, 1)).activations[0]
+BENT_OTHERWISE = {
+    "leaky": lambda z: jnp.where(z > 0, z, 0.1 * z),
+    "mirrored": lambda z: jnp.where(z > 0, 0.0, z),
+    "turned": lambda z: jnp.where(z > 0, -z, 0.0),
+    "raised": lambda z: jnp.where(z > 1, z, 0.0),
+    "of another": lambda z: jnp.where(z > 0, z[..., ::-1], 0.0),
+}
+
+
+def chosen_stream(act):
+    def f(p, x):
+        h = act(x @ p["w"])
+        return act(h + act(h @ p["a"]) @ p["b"]) @ p["v"]
+
+    return f
+
+
+@pytest.mark.parametrize("act", [RELU, lambda z: jnp.where(z >= 0, z, 0.0)])
+def test_a_rectifier_that_is_written_as_a_choice_is_one(act, rng):
+    graph = nm.graph.trace(chosen_stream(act), THETA, sample(rng))
+    assert graph.rectifies
+    account = S.dimension_account(chosen_stream(act), THETA, sample(rng))
+    assert account.everywhere["linear segments"] == 1 and account.left_out == ()
+
+
+@pytest.mark.parametrize("act", BENT_OTHERWISE.values(), ids=BENT_OTHERWISE)
+def test_other_choices_are_none(act, rng):
+    assert not nm.graph.trace(chosen_stream(act), THETA, sample(rng)).rectifies

@@ -3,7 +3,9 @@ elements tried.
 """
 
 import itertools
+from dataclasses import replace
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 import neuromanifold as nm
+from neuromanifold.graph.selection import leaf_names
 from neuromanifold.symmetry import channel_scalings, match, symmetry_group
 from symmetry import nets
 
@@ -130,6 +133,107 @@ def test_one_layer_reaches_the_least_of_all_permutations_and_factors(rng):
     expected = np.sqrt(best + ((a[1].bias - b[1].bias) ** 2).sum())
     found = match(net, a, b, starts=0)
     assert found.distance.after == pytest.approx(expected, rel=1e-8) and len(found.starts) == 1
+
+
+def apart(p, x):
+    """Two heads of three on axes of their own."""
+    q, k, v = (jnp.einsum("ntd,dhe->nhte", x, p[name]) for name in "qkv")
+    weights = jax.nn.softmax(jnp.einsum("nhse,nhte->nhst", q, k), -1)
+    return jnp.einsum("nhst,nhte,hed->nsd", weights, v, p["o"])
+
+
+HEADED = {
+    "one axis": (nets.two_heads, (6, 6, 6, 6), lambda a, axis: a.reshape(*a.shape[:axis], 2, 3, *a.shape[axis + 1 :])),
+    "two axes": (apart, ((2, 3),) * 4, lambda a, axis: a),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HEADED)
+def test_each_head_has_an_order_and_signs_of_its_own(name, rng):
+    """Planted by hand: heads exchanged, three channels of each head in another order, with signs."""
+    f, widths, split = HEADED[name]
+    shapes = {"q": (3, widths[0]), "k": (3, widths[1]), "v": (3, widths[2]), "o": (widths[3], 3)}
+    draw = {k: rng.normal(size=np.hstack(shape).astype(int)) for k, shape in shapes.items()}
+    views = {k: split(a, 0 if k == "o" else 1).copy() for k, a in draw.items()}
+    orders = [[[1, 2, 0], [0, 2, 1]], [[2, 1, 0], [1, 0, 2]]]  # of q and k, of v and o; head 0, 1
+    signs = rng.choice([-1.0, 1.0], (2, 2, 3))
+    moved = {}
+    for k, view in views.items():
+        kind, first = int(k in "vo"), np.moveaxis(view, (0, 1) if k == "o" else (1, 2), (0, 1))
+        rows = [(first[h][orders[kind][h]].T * signs[kind][h]).T for h in (1, 0)]
+        back = np.moveaxis(np.stack(rows), (0, 1), (0, 1) if k == "o" else (1, 2))
+        moved[k] = back.reshape(draw[k].shape)
+    x = rng.normal(size=(5, 4, 3))
+    found = match(f, draw, moved, x=x)
+    assert found.distance.before > 1 and found.distance.after < 1e-12 and found.deviation < 1e-12
+    assert sorted(move.head for move in found.moves if move.head is not None) == [0, 0, 1, 1]
+    back = found.element.inverse(found.params)
+    for k in draw:
+        np.testing.assert_allclose(found.params[k], draw[k], atol=1e-12)
+        np.testing.assert_allclose(back[k], moved[k], atol=1e-12)
+    twice = (found.element @ found.element)(moved)
+    assert all(np.allclose(twice[k], found.element(found.params)[k], atol=1e-12) for k in draw)
+    assert any("GL(3) of each of 2 heads" in each for each in found.not_searched)
+    assert "not searched: GL(3)" in str(found) and ", head 1: " in str(found)
+
+
+class Normed(eqx.Module):
+    """Two dense layers with batch normalisation between, in inference."""
+
+    first: eqx.nn.Linear
+    norm: eqx.nn.BatchNorm
+    last: eqx.nn.Linear
+
+    def __init__(self, key):
+        a, b = jax.random.split(key)
+        self.first, self.last = eqx.nn.Linear(3, 5, key=a), eqx.nn.Linear(5, 2, key=b)
+        self.norm = eqx.nn.BatchNorm(5, "batch", mode="batch")
+
+    def __call__(self, x, state):
+        h, state = self.norm(self.first(x), state)
+        return self.last(jax.nn.relu(h)), state
+
+
+def with_statistics(f, mean, variance):
+    """The adapted network with other running statistics, first mean, then variance."""
+    leaves, structure = jax.tree.flatten(f.state)
+    new = iter((mean, variance))
+    return replace(
+        f, state=structure.unflatten([next(new) if np.shape(a) == (5,) else a for a in leaves])
+    )
+
+
+def test_running_statistics_follow_their_channels(rng, key):
+    f, params = nm.from_equinox(*eqx.nn.make_with_state(Normed)(key))
+    leaves, structure = jax.tree.flatten(params)
+    a = [rng.normal(size=leaf.shape) for leaf in leaves]
+    order, sign = np.array([3, 0, 4, 1, 2]), np.array([1.0, -1.0, 1.0, 1.0, -1.0])
+    mean, variance = rng.normal(size=5), rng.uniform(0.5, 2, 5)
+    first = with_statistics(f, mean, variance)
+    other = with_statistics(f, sign * mean[order], variance[order])
+    # What normalises is odd in (weight, bias, mean, gain) of a channel, and its shift is apart.
+    names = leaf_names(params)
+    moved = []
+    for name, leaf in zip(names, a, strict=True):
+        if name.startswith("last"):
+            moved.append(leaf[:, order] if leaf.ndim == 2 else leaf)
+        elif name == "norm.bias":
+            moved.append(leaf[order])
+        else:
+            moved.append((leaf[order].T * sign).T)
+    a, b = structure.unflatten(a), structure.unflatten(moved)
+    x = rng.normal(size=(7, 3))
+    np.testing.assert_allclose(other(b, x), first(a, x), atol=1e-12)
+    found = match(first, a, b, x=x, other=other)
+    assert found.distance.before > 1 and found.distance.after < 1e-12 and found.deviation < 1e-12
+    np.testing.assert_allclose(found.model(found.params, x), first(a, x), atol=1e-12)
+    for own, theirs in zip(found.statistics[0], found.statistics[2], strict=True):
+        np.testing.assert_allclose(theirs, own, atol=1e-12)
+    assert found.barrier(x, first(a, x), points=3).height.after < 1e-20
+    # The control: with the statistics of a the moved parameters are another function.
+    assert np.abs(first(b, x) - first(a, x)).max() > 0.1
+    with pytest.raises(ValueError, match="pass the model that was made together with `b`"):
+        match(first, a, b, x=x, other=lambda params, x: f(params, x))
 
 
 def test_the_path_between_equal_functions_is_flat_only_after_matching(rng, key):

@@ -12,6 +12,8 @@ import pytest
 
 import cast
 import neuromanifold as nm
+from neuromanifold.models import arguments
+from neuromanifold.numerics.compiling import release_programs
 
 
 def numbers(params, x: np.ndarray, *, member: cast.Member = cast.OUTPUTS) -> dict[str, np.ndarray]:
@@ -177,6 +179,28 @@ def test_a_second_call_with_the_same_shapes_compiles_nothing(
     with compilations() as second:
         everything(member, rng)
     assert second == []
+
+
+def test_programs_of_functions_long_gone_are_released(rng: np.random.Generator):
+    """What was compiled for a function goes with the 64th new one after it, and not before."""
+    member = cast.OUTPUTS
+    params, x = member.draw(rng), member.inputs(rng, 6)
+
+    def call() -> list[str]:
+        with compilations() as found:
+            nm.ntk(member.model, params, x)
+        return found
+
+    call()
+    release_programs()
+    assert any("kernel" in name or "ntk" in name for name in call())
+    assert call() == []
+    met = [0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arguments, "release_programs", lambda: met.append(1))
+        for _ in range(128):
+            arguments.check_model(lambda params, x: x)
+    assert sum(met) == 2
 
 
 def test_the_count_of_compilations_sees_a_compilation():

@@ -220,6 +220,16 @@ def test_a_certificate_verifies_and_a_tampered_one_does_not(
         assert not tampered(certificate, rank=certificate.rank + change).verify(
             member.model, params, x
         )
+    height, width = certificate.shape
+    for change in (
+        {"rank": -5},
+        {"shape": (height + 1, width)},
+        {"prime": certificate.prime + 1},
+        {"rows": (*certificate.rows, 0)},
+        {"ties": certificate.ties + 1},
+        {"rounded": ("tanh of constants",)},
+    ):
+        assert not tampered(certificate, **change).verify(member.model, params, x), change
 
 
 def tampered(certificate, **changes):
@@ -345,3 +355,36 @@ def test_equal_samples_leave_no_full_rank_to_be_claimed(rng: np.random.Generator
         rank.certificate, rank=32, reason="full rank", witness=("3.weight", "3.bias")
     )
     assert not claimed.verify(net, params, x)
+
+
+@pytest.mark.parametrize("dead", [0, 1, 2])
+def test_behind_a_dead_layer_f_is_any_constant_and_nothing_else(
+    dead: int, rng: np.random.Generator
+):
+    """f is the same at every sample, and its last bias makes it any vector: rank J = o = 4, proved
+    by the columns without effect and the symmetries of the units that are linear behind it.
+    """
+    net, params, x = _wide(rng)
+    params[dead].bias[:] = -1e3
+    rank = nm.functional_dimension(net, params, x, exact=True)
+    certificate = rank.certificate
+    assert int(rank) == 4 and certificate.reason == "kernel vectors" and certificate.proved
+    assert certificate.verify(net, params, x)
+    assert not tampered(certificate, rank=3).verify(net, params, x)
+    alive = [nm.Layer(layer.weight, layer.bias.copy()) for layer in params]
+    alive[dead].bias[0] = 1e3
+    assert not certificate.verify(net, tuple(alive), x)
+
+
+def test_a_rank_far_below_the_sample_is_found_by_a_narrow_sketch(rng: np.random.Generator):
+    """W₄W₃W₂W₁ of rank 2 in the middle: the matrices of rank at most 2 have dimension 2·(6 + 4 − 2)
+    at such a product, and so many directions of 6·4 = 24 are reached: all, as W₄ and W₁ are free.
+    """
+    net = nm.MLP((6, 40, 2, 40, 4), "identity", bias=False)
+    params = tuple(
+        nm.Layer(rng.normal(size=(b, a)), None)
+        for a, b in zip(net.widths, net.widths[1:], strict=False)
+    )
+    rank = nm.functional_dimension(net, params, rng.normal(size=(60, 6)), exact=True)
+    assert int(rank) == 2 * (6 + 4 - 2) and rank.certificate.rank < 24
+    assert rank.certificate.verify(net, params, rank.certificate.problem.data[0])

@@ -54,6 +54,18 @@ def test_every_claim_is_re_checked_and_holds(reason, key, rng, tmp_path):
     assert {verdict for _, verdict in found} == {"holds"}
 
 
+@pytest.mark.parametrize("spoilt", ["place", "name", "text"])
+def test_a_spoilt_file_is_said_to_be_no_certificate(spoilt, key, rng, tmp_path):
+    document = _written(tmp_path, *_networks(key, rng)["full rank"], "full rank")
+    gather = next(one for one in document["jacobian"]["instructions"] if one[0] == "gather")
+    gather[0 if spoilt == "name" else 2] = "gathers" if spoilt == "name" else [10**6]
+    file = tmp_path / "spoilt.json"
+    file.write_text("{" if spoilt == "text" else json.dumps(document))
+    done = subprocess.run([sys.executable, str(TOOL), str(file)], capture_output=True, text=True)
+    assert done.returncode == 1 and not done.stderr
+    assert "the file is no certificate" in done.stdout
+
+
 @pytest.mark.parametrize(
     "architecture",
     [a for a in EXACT if a.name in ("max-pooling", "residual", "recurrent")],

@@ -3,10 +3,8 @@ in silence.
 """
 
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ import neuromanifold as nm
 from cast import unchecked
 from neuromanifold.numerics import krylov
 from neuromanifold.runtime.devices import BlockHalved
-from neuromanifold.tangent.kernel import tiles
+from neuromanifold.tangent.kernel import gram, tiles
 
 NET = nm.MLP((3, 8, 2))
 PARAMS = NET.init(key=jax.random.key(0), scheme=nm.init.he_bias)
@@ -178,9 +176,7 @@ def test_a_damaged_or_missing_tile_is_not_read(tmp_path: Path):
     data = bytearray(file.read_bytes())
     data[9] ^= 4
     file.write_bytes(data)
-    with pytest.raises(
-        ValueError, match=r"tile \(1, 2\) of .* is damaged .*; call `nm.gram` again"
-    ):
+    with pytest.raises(ValueError, match=r"tile \(1, 2\) of .* is damaged .*; make the call again"):
         made.dense()
     file.unlink()
     with pytest.raises(ValueError, match=r"tile \(1, 2\) of .* is missing"):
@@ -190,11 +186,11 @@ def test_a_damaged_or_missing_tile_is_not_read(tmp_path: Path):
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"params": jax.tree.map(lambda a: 2 * a, PARAMS)}, r"another kernel \(params"),
-        ({"x": X + 1}, r"another kernel \(x "),
-        ({"f": nm.MLP((3, 8, 2), "tanh")}, r"another kernel \(model"),
-        ({"tile": 5}, r"another kernel \(tile 12 there and 10 here\)"),
-        ({"trace": True}, r"another kernel \(kind 'all' there and 'trace' here"),
+        ({"params": jax.tree.map(lambda a: 2 * a, PARAMS)}, r"holds something else \(params"),
+        ({"x": X + 1}, r"holds something else \(x "),
+        ({"f": nm.MLP((3, 8, 2), "tanh")}, r"holds something else \(model"),
+        ({"tile": 5}, r"holds something else \(tile 12 there and 10 here\)"),
+        ({"trace": True}, r"holds something else \(kind 'all' there and 'trace' here"),
         ({"tile": 0}, r"`tile` is 0; pass a number of samples"),
         ({"precision": "high"}, r"`precision` is 'high' \('high' is one pass of TF32 on a GPU"),
         ({"tile": 20, "memory": 10_000}, r"`tile` is 20 but `memory` holds \d+ samples a side"),
@@ -235,24 +231,44 @@ def started(script: Path, folder: Path, workers: int = 0, **options: Any) -> sub
     )
 
 
-def test_kills_change_nothing(tmp_path: Path, rng, draws, tally):
-    script = tmp_path / "child.py"
-    script.write_text(CHILD)
-    whole, store = tmp_path / "whole", tmp_path / "killed"
-    assert started(script, whole).wait() == 0
-    tiles, kills, meant = store / "kernel.zarr" / "c", 0, draws(2)
-    for share in np.sort(rng.uniform(0, 0.95, meant)):
-        child = started(script, store)
-        while (
-            child.poll() is None
-            and sum(1 for path in tiles.rglob("*") if path.is_file()) < share * 465
-        ):
-            time.sleep(0.002)
-        child.send_signal(signal.SIGKILL)
-        kills += child.wait() == -signal.SIGKILL
-    assert started(script, store).wait() == 0
-    assert content(store) == content(whole)
-    tally(kills, of=meant, what="kills that met a running process")
+def test_other_flags_are_refused_and_other_digits_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+):
+    """The second stands for another number of threads, or another processor."""
+
+    def made() -> gram.Gram:
+        (tmp_path / "kernel.zarr" / "c" / "1" / "1").unlink(missing_ok=True)
+        return nm.gram(NET, PARAMS, X, store=tmp_path, tile=12)
+
+    whole = made().dense()
+    assert np.array_equal(made().dense(), whole) and not recwarn
+    real = gram._tile
+    monkeypatch.setattr(gram, "_tile", lambda *given: real(*given) * np.float32(1 + 3e-7))
+    with pytest.warns(gram.OtherDigits, match=r"tile \(0, 0\), computed again here, differs by"):
+        assert np.array_equal(made().dense(), whole)
+    monkeypatch.setenv("XLA_FLAGS", f"{os.environ['XLA_FLAGS']} --xla_cpu_enable_fast_math=true")
+    with pytest.raises(ValueError, match=r"compiler flags .* there and .*fast_math=true.*' here"):
+        made()
+
+
+WIDE = """
+import os, sys, jax, numpy as np, neuromanifold as nm
+os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:int(sys.argv[2])])
+net = nm.MLP((784, 512, 2))
+x = np.random.default_rng(0).standard_normal((300, 784), dtype=np.float32)
+nm.gram(net, net.init(key=jax.random.key(0)), x, store=sys.argv[1], tile=100, trace=True)
+"""
+
+
+def test_another_number_of_cores_gives_the_same_bytes_or_says_that_not(tmp_path: Path):
+    (tmp_path / "child.py").write_text(WIDE)
+    kept = tmp_path / "whole"
+    assert started(tmp_path / "child.py", kept, 2).wait() == 0
+    last, before = kept / "kernel.zarr" / "c" / "2" / "2", content(kept)
+    last.unlink()
+    child = started(tmp_path / "child.py", kept, 1, stderr=subprocess.PIPE, text=True)
+    said = child.communicate()[1]
+    assert child.returncode == 0 and ("was begun elsewhere" in said or content(kept) == before)
 
 
 def test_a_cluster_computes_the_same(tmp_path: Path):

@@ -82,6 +82,33 @@ def test_kernel_is_symmetric_exactly_and_positive_semidefinite_to_rounding(
         assert values[0] >= -50 * np.finfo(dtype).eps * values[-1]
 
 
+def positions(params, x):
+    """Two rows of x go through one matrix; five outputs each, and a gram of positions."""
+    return jnp.tanh(x.reshape(len(x), 2, -1) @ params["a"]).reshape(len(x), -1) * params["b"]
+
+
+def leaf_by_leaf(params, x):
+    """A leaf that is no factor of a product, so that it is differentiated by itself."""
+    return jnp.sin(jnp.outer(x.sum(1), params["a"].ravel()[:10]) + params["b"])
+
+
+@pytest.mark.parametrize("f", [positions, leaf_by_leaf])
+@pytest.mark.parametrize("kind, n", [("all", 103), ("trace", 515), ("diagonal", 515)])
+def test_a_symmetric_kernel_in_strips_is_the_dense_one(f, kind: str, n: int, rng):
+    """Rows enough for several strips, of which the last overlaps; the same samples as two lists
+    take no strips.
+    """
+    params, x = {"a": rng.normal(size=(3, 5)), "b": rng.normal(size=10)}, rng.normal(size=(n, 6))
+    J = np.asarray(nm.jacobian(f, params, x)).reshape(n, 10, -1)
+    spec = {"all": "iae,jbe->iajb", "trace": "iae,jae->ij", "diagonal": "iae,jae->ija"}[kind]
+    expected = np.einsum(spec, J, J, optimize=True)
+    options = {} if kind == "all" else {kind: True}
+    found = nm.ntk(f, params, x, **options)
+    close(found, expected.reshape(found.shape))
+    np.testing.assert_array_equal(found, found.swapaxes(0, 1))
+    close(nm.ntk(f, params, x, x, **options), expected.reshape(found.shape))
+
+
 def many_outputs(params, x):
     """3 parameters and 200 outputs: a product with the Jacobian is cheaper than the Jacobian by
     rows.

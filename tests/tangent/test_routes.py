@@ -11,7 +11,7 @@ import pytest
 
 import neuromanifold as nm
 from neuromanifold.graph.selection import select
-from neuromanifold.tangent.kernel import contraction, routes
+from neuromanifold.tangent.kernel import contraction, routes, tiles
 
 N = 3
 
@@ -187,9 +187,10 @@ def test_large_blocks_are_contracted_one_by_one(
     kind: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ):
     """The kernel stays what it is, of one set of samples and of two, and a sample takes room for
-    the largest block instead of all of them.
+    the largest strip of a block, two rows of four, instead of all blocks.
     """
-    params = {name: rng.normal(size=(4, 4)) for name in "abc"}
+    shapes = {"a": (4, 5), "b": (5, 5), "c": (5, 4)}
+    params = {name: rng.normal(size=shape) for name, shape in shapes.items()}
     x, z = rng.normal(size=(N, 5, 4)), rng.normal(size=(2, 5, 4))
 
     def mixer(p: Any, x: Any) -> Any:
@@ -203,11 +204,41 @@ def test_large_blocks_are_contracted_one_by_one(
 
     joined = kernels(mixer)
     for module in (routes, contraction):
-        monkeypatch.setattr(module, "LARGE", 1)
+        monkeypatch.setattr(module, "LARGE", 8)
     alone = kernels(lambda p, x: mixer(p, x))
     for one, other in zip(joined[:2], alone[:2], strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-13 * np.abs(one).max())
-    assert joined[2] - alone[2] == 2 * 2 * 16
+    assert joined[2] - alone[2] == 2 * (20 + 25 + 20 - 2 * 4)
+
+
+def test_long_passes_of_few_samples_at_a_time_give_the_same_kernel(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+):
+    """With a small budget factors are made of two samples at a time, or the kernel is cut as well;
+    with a large one of all.
+    """
+    params = {"a": rng.normal(size=(4, 6)), "b": rng.normal(size=(6, 4))}
+    x = rng.normal(size=(6, 5, 4))
+
+    def f(p: Any, x: Any) -> Any:
+        return (jnp.tanh(x @ p["a"]) @ p["b"]).sum(axis=1)[:, :2]
+
+    for module in (routes, contraction):
+        monkeypatch.setattr(module, "LARGE", 8)
+    plan = nm.tangent.kernel_plan(f, params, x)
+    assert plan.long
+    whole = nm.ntk(f, params, x)
+    assert (plan.passes, plan.held, plan.formed, plan.per_pair) == (276, 130, 12, 12)
+    for numbers, expected in ((5500, None), (4500, 2)):
+        budget = 8 * (48 + numbers)
+        tiled = tiles.Tiles(
+            plan, jax.tree.map(jnp.asarray, params), x, None, "all", budget, np.dtype(np.float64)
+        )
+        assert (tiled.together(6), tiled.largest) == (expected, 6)
+        kernel = nm.ntk(f, params, x, memory=budget)
+        np.testing.assert_allclose(kernel, whole, rtol=0, atol=1e-13 * np.abs(whole).max())
+    small = nm.ntk(f, params, x, memory=1)
+    np.testing.assert_allclose(small, whole, rtol=0, atol=1e-13 * np.abs(whole).max())
 
 
 def test_constants_are_as_narrow_as_the_parameters(rng: np.random.Generator):

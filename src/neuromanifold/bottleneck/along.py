@@ -17,10 +17,10 @@ from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.graph.interpret import interpret
 from neuromanifold.graph.program import Program
 from neuromanifold.graph.uses import NOT_USED, Use, canonical_cotangent, entries, leaves
-from neuromanifold.models.arguments import Model, checked
+from neuromanifold.models.arguments import Model, Params, Samples, checked
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics.compiling import compiled
-from neuromanifold.numerics.precision import arithmetic, is_floating, widest
+from neuromanifold.numerics.precision import arithmetic, is_floating, promote, widest
 from neuromanifold.numerics.rank import Rank, rank_from_spectrum
 from neuromanifold.numerics.results import Result, follows
 from neuromanifold.numerics.validation import leading_axis, refuse_tracers
@@ -121,7 +121,7 @@ def stable_rank(rank: Rank) -> float:
 
 @follows
 def ranks_along(
-    f: Model, params: Any, x: Any, *, samples: int = 4, memory: int | str | None = None
+    f: Model, params: Params, x: Samples, *, samples: int = 4, memory: int | str | None = None
 ) -> RanksAlong:
     """Ranks and singular values along any network: of its weights, of its representations of `x`,
     and of the Jacobians between its cuts at the first `samples` of them.
@@ -145,7 +145,7 @@ def ranks_along(
     structure, why = _reading(f, params, x)
     with arithmetic():
         checked(f, params, x)
-        params, x = jax.tree.map(_wide, (params, x))
+        params, x = promote(params, np.float64), jax.tree.map(_wide, x)
         layout = _layout(trace(f, params, x, whole=True))
         layers = _layers(layout, params, x, budget, eps)
         first = jax.tree.map(lambda a: a[:samples], x)
@@ -316,8 +316,9 @@ def _cuts(layout: _Layout, params: Any, x: Any, eps: float) -> tuple[CutRanks, .
     if not layout.cuts:
         return ()
     program, outputs = layout.program, layout.graph.outputs
-    rows = np.eye(outputs)
-    if outputs > _ALL_OUTPUTS:
+    if outputs <= _ALL_OUTPUTS:
+        rows = np.eye(outputs)
+    else:
         rows = np.random.default_rng(0).normal(size=(_SOME_OUTPUTS, outputs)) / math.sqrt(outputs)
     values, ahead = _to_output(layout, params, x, rows)
     found = []
@@ -373,7 +374,7 @@ def _to_output(layout: _Layout, params: Any, x: Any, rows: Any) -> tuple[list[An
         (moved,) = jax.vmap(pull)(rows)
         return values, [moved[i].reshape(len(rows), -1) for i in layout.cuts]
 
-    return jax.vmap(one)(x)
+    return jax.lax.map(one, x)
 
 
 @compiled("layout", "k")

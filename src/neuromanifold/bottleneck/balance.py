@@ -50,6 +50,8 @@ def balance(net: MLP, params: Params, *, rtol: float = 1e-13, iterations: int = 
     stationary exactly where balanced. Newton's method on the logarithms of the scalings; a neuron
     that takes in or gives out nothing is set to zero, with all that depends on it alone.
 
+    It stops after `iterations` steps, or once `balance_defect` is at most `rtol`.
+
     >>> from neuromanifold.bottleneck import balance
     >>> net = nm.MLP((1, 1, 1), bias=False)
     >>> [layer.weight.item() for layer in balance(net, (nm.Layer(np.array([[8.0]])), nm.Layer(np.array([[2.0]]))))]

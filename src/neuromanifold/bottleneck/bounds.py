@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from neuromanifold.bottleneck.passage import Passage, passage, require_contraction
 from neuromanifold.graph.graph import trace
+from neuromanifold.models.arguments import Samples
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.results import Array, Result, follows
 from neuromanifold.regions.patterns import require_piecewise_linear
@@ -57,7 +58,7 @@ class NormBound(Result):
 
 
 @follows
-def norm_bound(net: MLP, params: Params, x: Any) -> NormBound:
+def norm_bound(net: MLP, params: Params, x: Samples) -> NormBound:
     """‖θ‖² ≥ max_x L‖Jf(x)‖^{2/L}_{2/L}: no network of this depth has these Jacobians for less.
     [bottleneck, Thm 3]
 
@@ -79,7 +80,7 @@ def norm_bound(net: MLP, params: Params, x: Any) -> NormBound:
 
 
 @follows
-def two_point_bound(net: MLP, params: Params, x: Any) -> NormBound:
+def two_point_bound(net: MLP, params: Params, x: Samples) -> NormBound:
     """‖θ‖² ≥ ½L‖J(x)‖^{2/L}_{2/L} + ½L‖J(y)‖^{2/L}_{2/L} + C⁻²‖J(x) − J(y)‖_*, over all pairs of
     the sample.   [bottleneck, P 13]
 

@@ -24,6 +24,8 @@ def linear_construction(A: Any, points: Any, depth: int) -> tuple[MLP, Params]:
     P + (l/L) AᵀA. The weights are W_l = B_lB_{l-1}⁺ with B_0 = P and B_L = A. (The paper prints the
     two weights of the interpolation exchanged.)
 
+    `points` (n, d) span the cone; `depth` is the number L of layers.
+
     >>> from neuromanifold.bottleneck import linear_construction
     >>> net, params = linear_construction(np.diag([2.0, 3.0]), np.eye(2), 4)
     >>> net(params, np.array([[1.0, 1.0], [0.5, 2.0]])).tolist()
@@ -55,6 +57,8 @@ def construction_norm(A: Any, depth: int) -> float:
     1).   [bottleneck, Thm 3(3)]
 
     A left Riemann sum: minus L·rank A it tends to Σ ∫ dκ/κ = 2 log|A|₊.
+
+    `A` is any matrix, `depth` the number L of layers.
 
     >>> from neuromanifold.bottleneck import construction_norm
     >>> construction_norm(np.array([[2.0]]), 2)                # 5/2 + 4/(5/2)

@@ -26,6 +26,8 @@ def pseudo_determinant(A: Any, *, rtol: float | None = None) -> float:
     """|A|₊, the product of the nonzero singular values; 1 for the zero matrix.
     [bottleneck, Sec. 1.1]
 
+    Singular values below `rtol` times the largest count as zero.
+
     >>> from neuromanifold.bottleneck import pseudo_determinant
     >>> pseudo_determinant(np.diag([2.0, 3.0, 0.0]))
     6.0
@@ -37,6 +39,8 @@ def pseudo_determinant(A: Any, *, rtol: float | None = None) -> float:
 def log_plus(A: Any, *, rtol: float | None = None) -> Float[np.ndarray, "n n"]:
     """log₊A of a symmetric positive semidefinite A: its nonzero eigenvalues replaced by their
     logarithms.   [bottleneck, Sec. 3]
+
+    Eigenvalues below `rtol` times the largest count as zero.
 
     >>> from neuromanifold.bottleneck import log_plus
     >>> log_plus(np.diag([np.e, 0.0])).tolist()
@@ -61,6 +65,8 @@ def representation_cost(A: Any, depth: int, *, rtol: float | None = None) -> flo
 
     R(A; L) = min { Σ‖W_l‖²_F : W_L⋯W_1 = A } = L Σ s_i(A)^{2/L},   attained by `balanced_factors`.
 
+    `depth` is the number L of layers. Singular values below `rtol` times the largest count as zero.
+
     >>> from neuromanifold.bottleneck import representation_cost
     >>> representation_cost(np.diag([8.0, 1.0]), 3)      # 3·(8^{2/3} + 1)
     15.0
@@ -77,6 +83,9 @@ def balanced_factors(
     W_{l+1}ᵀW_{l+1} = W_lW_lᵀ.
 
     Hidden layers have `width` neurons (default rank A); the rest of them stays at zero.
+
+    `depth` is the number L of factors. Singular values below `rtol` times the largest count as
+    zero.
 
     >>> from neuromanifold.bottleneck import balanced_factors
     >>> [abs(layer.weight).tolist() for layer in balanced_factors(np.array([[9.0]]), 2)]
@@ -152,6 +161,8 @@ class CostExpansion(Result):
 def cost_expansion(A: Any, *, rtol: float | None = None) -> CostExpansion:
     """The expansion of the representation cost of x ↦ Ax around infinite depth.
     [bottleneck, Sec. 3]
+
+    Singular values below `rtol` times the largest count as zero.
 
     >>> from neuromanifold.bottleneck import cost_expansion
     >>> found = cost_expansion(np.diag([np.e, np.e, 0.0]))

@@ -25,6 +25,7 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.bottleneck.passage import Passage, passage, require_contraction
+from neuromanifold.models.arguments import Samples
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.results import Array, Result, follows
 
@@ -79,7 +80,7 @@ class Frames(Result):
 
 
 @follows
-def bottleneck_frames(net: MLP, params: Params, x: Any, *, rank: int | None = None) -> Frames:
+def bottleneck_frames(net: MLP, params: Params, x: Samples, *, rank: int | None = None) -> Frames:
     """The factors of Theorem 6 at one point, for the rank of Jf(x) or any smaller one.
     [bottleneck, Thm 6]
 
@@ -220,7 +221,7 @@ def appendix_factors(net: MLP, params: Params, x: Any) -> tuple[tuple[np.ndarray
 
 
 def _projection(A: np.ndarray) -> np.ndarray:
-    """Onto the image of A."""
+    """Return the projection onto the image of A."""
     U, s, _ = np.linalg.svd(A, full_matrices=False)
     U = U[:, : _rank_of(A, s)]
     return U @ U.T

@@ -59,6 +59,8 @@ def folded_interpolant(dimension: int, folds: int, depth: int) -> Interpolant:
     is as short as the theorem allows, N^{1−1/k}, and folding in (k−1)q layers keeps c₁ of the order
     log N. Scalings are balanced, so this is the cheapest of its orbit.
 
+    `dimension` is k, `depth` the number of layers.
+
     >>> from neuromanifold.bottleneck import folded_interpolant
     >>> found = folded_interpolant(2, 2, 12)
     >>> len(found.y), bool(np.allclose(found.net(found.params, found.x), found.y))
@@ -112,6 +114,8 @@ def polyline_interpolant(points: Any, depth: int) -> Interpolant:
 
     One hidden layer of N − 1 kinks after the neuron that all points pass: works for every sample,
     at the price of a c₁ that grows like a power of N.
+
+    `points` is (N, k), `depth` the number of layers.
 
     >>> from neuromanifold.bottleneck import polyline_interpolant
     >>> found = polyline_interpolant(np.array([[0.0, 0.0], [1.0, 0.5], [0.5, 0.25]]), 4)

@@ -13,7 +13,7 @@ import numpy as np
 from neuromanifold.graph.heights import Heights
 from neuromanifold.graph.reading import called
 from neuromanifold.graph.residues import Residues
-from neuromanifold.models.arguments import Model, checked
+from neuromanifold.models.arguments import Model, Params, Samples, checked
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
@@ -61,8 +61,8 @@ class InputJacobianCertificate(Certificate):
 @follows
 def jacobian_rank(
     f: Model,
-    params: Any,
-    x: Any,
+    params: Params,
+    x: Samples,
     *,
     tangents: Any = None,
     exact: bool = False,

@@ -4,7 +4,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -13,6 +12,7 @@ from neuromanifold.bottleneck.balance import balance_defect
 from neuromanifold.bottleneck.frames import frames_everywhere
 from neuromanifold.bottleneck.passage import Passage, passage, require_contraction
 from neuromanifold.graph.graph import trace
+from neuromanifold.models.arguments import Samples
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.results import Array, Result, follows
 from neuromanifold.regions.patterns import require_piecewise_linear
@@ -20,7 +20,7 @@ from neuromanifold.regions.patterns import require_piecewise_linear
 
 @follows
 def ntk_trace_by_layer(
-    net: MLP, params: Params, x: Any, *, bias: bool | None = None
+    net: MLP, params: Params, x: Samples, *, bias: bool | None = None
 ) -> Float[np.ndarray, "n L"]:
     """What each layer contributes to Tr Θ(x, x): (‖α_{l-1}(x)‖² + [bias]) ‖J(α̃_l → f)(x)‖²_F.
     [bottleneck, Thm 7]
@@ -71,7 +71,7 @@ class Sides(Result):
 
 @follows
 def activation_bound(
-    net: MLP, params: Params, x: Any, *, rank: int | None = None, atol: float = 1e-8
+    net: MLP, params: Params, x: Samples, *, rank: int | None = None, atol: float = 1e-8
 ) -> Sides:
     """Σ_l ‖α_{l-1}(x)‖² ≤ Tr Θ(x, x) · max{1, e^{c₁/k}} / (k |Jf(x)|₊^{2/k}) for balanced
     parameters.   [bottleneck, Thm 7]
@@ -146,7 +146,7 @@ class PlanarityBound(Result):
 
 @follows
 def planarity_bound(
-    net: MLP, params: Params, x: Any, *, rank: int, averaged: bool = True, atol: float = 1e-8
+    net: MLP, params: Params, x: Samples, *, rank: int, averaged: bool = True, atol: float = 1e-8
 ) -> PlanarityBound:
     """Both sides of Corollary 8 on a sample.   [bottleneck, Cor 8]
 
@@ -205,7 +205,7 @@ class KernelCurvature(Result):
 
 
 @follows
-def kernel_curvature(net: MLP, params: Params, x: Any) -> KernelCurvature:
+def kernel_curvature(net: MLP, params: Params, x: Samples) -> KernelCurvature:
     """The mixed second derivative of the tangent kernel of a piecewise-linear network on the
     diagonal.   [bottleneck, P 9]
 
@@ -246,7 +246,7 @@ class SegmentBound(Result):
 
 
 @follows
-def segment_bound(net: MLP, params: Params, x: Any) -> SegmentBound:
+def segment_bound(net: MLP, params: Params, x: Samples) -> SegmentBound:
     """The kernel at one of two ends of a segment without a kink is large when f is steep along it.
     [bottleneck, P 9]
 

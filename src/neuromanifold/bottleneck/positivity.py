@@ -64,6 +64,8 @@ def completely_positive(
     searched by alternating projections, and refuted by two points at an obtuse angle or by Horn's
     form on five.
 
+    `points` is (n, d); the search starts `tries` times.
+
     >>> from neuromanifold.bottleneck import completely_positive
     >>> bool(completely_positive(np.array([[1.0, 1.0], [1.0, -1.0]])))      # a right angle fits into the quadrant
     True

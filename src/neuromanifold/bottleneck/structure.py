@@ -11,6 +11,7 @@ from neuromanifold.bottleneck.bounds import schatten_cost
 from neuromanifold.bottleneck.frames import closest_isometries, frames_at
 from neuromanifold.bottleneck.kernel import trace_by_layer
 from neuromanifold.bottleneck.passage import Passage, passage, require_contraction
+from neuromanifold.models.arguments import Samples
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.results import Result, follows
 
@@ -100,7 +101,7 @@ class BottleneckStructure(Result):
 
 @follows
 def bottleneck_structure(
-    net: MLP, params: Params, x: Any, *, rank: int | None = None, threshold: float = 0.5
+    net: MLP, params: Params, x: Samples, *, rank: int | None = None, threshold: float = 0.5
 ) -> BottleneckStructure:
     """The bottleneck structure of an MLP on a sample.   [bottleneck, Thm 6, Thm 7, Cor 8]
 

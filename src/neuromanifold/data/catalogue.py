@@ -9,11 +9,46 @@ from typing import Any
 import jax
 import numpy as np
 
-from neuromanifold.data import bundled, energy, fashion, synthetic
+from neuromanifold.data import energy, fashion, synthetic
 from neuromanifold.data.dataset import Dataset
 from neuromanifold.data.tables import read_csv, read_npy
+from neuromanifold.numerics.randomness import Key
 from neuromanifold.numerics.validation import check_sample
+from neuromanifold.runtime.packages import need
 from neuromanifold.runtime.untrusted_files import read_npz
+
+
+def digits() -> Dataset:
+    """1,797 handwritten digits of 8×8 pixels, grey values divided by 16; targets one-hot."""
+    bunch: Any = need("sklearn.datasets").load_digits()
+    return Dataset(
+        name="digits",
+        x=bunch.data / 16.0,
+        y=np.eye(10)[bunch.target],
+        features=tuple(bunch.feature_names),
+        targets=tuple(str(digit) for digit in range(10)),
+        licence="CC BY 4.0",
+        source="UCI 80 (Alpaydin and Kaynak, 1998), test part, with scikit-learn",
+        notes="grey values in [0, 1]; targets one-hot",
+    )
+
+
+def diabetes() -> Dataset:
+    """442 patients, 10 features of mean 0 and sum of squares 1, as scikit-learn scales them;
+    disease progression.
+    """
+    bunch: Any = need("sklearn.datasets").load_diabetes()
+    return Dataset(
+        name="diabetes",
+        x=bunch.data,
+        y=bunch.target[:, None],
+        features=tuple(bunch.feature_names),
+        targets=("progression",),
+        licence="BSD-3-Clause (with scikit-learn)",
+        source="Efron, Hastie, Johnstone and Tibshirani (2004), with scikit-learn",
+        notes="features of mean 0 and sum of squares 1; target as it is",
+    )
+
 
 Place = Path | str
 
@@ -90,9 +125,9 @@ ENTRIES: tuple[Entry, ...] = (
         "1,797 × 64 → 10",
         "CC BY 4.0",
         "UCI 80 (Alpaydin and Kaynak, 1998)",
-        bundled.digits,
+        digits,
     ),
-    _bundled("diabetes", "442 × 10 → 1", "BSD-3-Clause", "Efron et al. (2004)", bundled.diabetes),
+    _bundled("diabetes", "442 × 10 → 1", "BSD-3-Clause", "Efron et al. (2004)", diabetes),
     _fashion("fashion_mnist", "60,000 × 784 → 10", "train"),
     _fashion("fashion_mnist_test", "10,000 × 784 → 10", "t10k"),
 )
@@ -107,8 +142,8 @@ def names() -> tuple[str, ...]:
     return tuple(entry.name for entry in ENTRIES)
 
 
-def load(name: str, *, key: Any = None) -> Dataset:
-    """The data set of that name, fetched where it is not on this machine.
+def load(name: str, *, key: Key | None = None) -> Dataset:
+    """Return the data set `name`, fetched where it is not on this machine.
 
     `key` (a JAX key or a whole number; 0 when absent) draws the noise of f1–f3; the other sets have
     none.
@@ -124,7 +159,7 @@ def load(name: str, *, key: Any = None) -> Dataset:
 
 
 def fetch(name: str) -> Place:
-    """Make sure that the data set is on this machine; says where."""
+    """Make sure that the data set `name` is on this machine, and say where."""
     return _entry(name).fetch()
 
 
@@ -142,8 +177,8 @@ def _row(entry: Entry) -> dict[str, str]:
 
 
 def read(path: str | Path) -> Any:
-    """Samples x from a `.npy`, `.npz` or `.csv` file, or those of the data set of that name: what
-    the command line calls DATA.
+    """Read samples x from the `.npy`, `.npz` or `.csv` file `path`, or those of the data set of that
+    name: what the command line calls DATA.
 
     Every column of a CSV is a feature; a first line that is not numbers is its header. The arrays
     of a `.npz` keep their dtypes (whole numbers stay tokens) and are a dictionary of named inputs;

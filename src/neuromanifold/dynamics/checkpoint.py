@@ -1,4 +1,4 @@
-"""Where an interrupted training left off: one sealed file, read without executing code."""
+"""Where an interrupted training left off: one checksummed file, read without executing code."""
 
 import hashlib
 from pathlib import Path

@@ -29,7 +29,7 @@ class Recipe:
 
 
 class Learner(NamedTuple):
-    """What training changes."""
+    """The numbers that training changes."""
 
     params: Any
     state: Any

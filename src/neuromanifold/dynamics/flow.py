@@ -12,7 +12,7 @@ from jax.flatten_util import ravel_pytree
 
 from neuromanifold.dynamics.checks import check_hashable, check_targets
 from neuromanifold.graph.reading import called
-from neuromanifold.models.arguments import Params, Samples, Targets, check_model
+from neuromanifold.models.arguments import Model, Params, Samples, Targets, check_model
 from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.numerics.precision import arithmetic, follower, is_traced, promote, to_host
 from neuromanifold.numerics.results import Array, Result, follows
@@ -41,11 +41,11 @@ class Equation:
         return "Kvaerno5" if self.stiff else "Dopri8"
 
     def value(self, params: Any, x: Any, y: Any) -> Any:
-        """The loss at θ."""
+        """Return the loss at θ."""
         return self.loss(called(self.f, params, x), y)
 
     def velocity(self, params: Any, x: Any, y: Any) -> Any:
-        """dθ/dt."""
+        """Return dθ/dt."""
         gradient = jax.grad(self.value)(params, x, y)
         step = gradient if self.metric is None else self.metric(params)(gradient)
         return jax.tree.map(jnp.negative, step)
@@ -280,7 +280,7 @@ class Trajectory(Result):
 
 @follows
 def gradient_flow(
-    f: Any,
+    f: Model,
     params: Params,
     x: Samples,
     y: Targets,
@@ -311,6 +311,7 @@ def gradient_flow(
       both sides, as kinks of ReLU networks may, the flow slides along it; smaller and smaller steps
       would never pass.
     - `dense=False` keeps nothing for `at`; `memory` bounds the buffers.
+    - `rtol`, `atol`: the error that a step may make; `max_steps`: how many there may be.
 
     The flow of ½(θ − 2)² from 0 is θ(t) = 2(1 − e⁻ᵗ):
 

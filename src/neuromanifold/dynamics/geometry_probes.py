@@ -11,24 +11,24 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from neuromanifold.dynamics.probes import Probe
-from neuromanifold.models.arguments import Params, Samples, Targets
+from neuromanifold.models.arguments import Model, Params, Samples, Targets
 from neuromanifold.regions import bounds, patterns
 from neuromanifold.tangent.rank import dimension
 
 
-def float32_dimension(f: Any, params: Params, x: Samples, y: Targets) -> Any:
+def float32_dimension(f: Model, params: Params, x: Samples, y: Targets) -> Any:
     """The rank that float32 reports, as the paper computed it: an artefact to compare with.
     [complexity, Sec. 5]
     """
     return dimension.single_precision_rank(f, params, x).value
 
 
-def functional_dimension(f: Any, params: Params, x: Samples, y: Targets) -> Any:
+def functional_dimension(f: Model, params: Params, x: Samples, y: Targets) -> Any:
     """rank J by singular values in float64."""
     return dimension.functional_dimension(f, params, x).value
 
 
-def effective_rank(f: Any, params: Params, x: Samples, y: Targets) -> Any:
+def effective_rank(f: Model, params: Params, x: Samples, y: Targets) -> Any:
     """exp(−Σ p log p) with p = λ/Σλ over the eigenvalues λ of the kernel JJᵀ: how many directions
     carry its trace.
 
@@ -43,12 +43,12 @@ def effective_rank(f: Any, params: Params, x: Samples, y: Targets) -> Any:
     return jnp.exp(-jnp.sum(jnp.where(p > 0, p * jnp.log(jnp.where(p > 0, p, 1.0)), 0.0)))
 
 
-def sampled_regions(f: Any, params: Params, x: Samples, y: Targets) -> Any:
+def sampled_regions(f: Model, params: Params, x: Samples, y: Targets) -> Any:
     """How many linear regions the sample meets.   [complexity, Def C.1]"""
     return patterns.sampled_regions(f, params, x)
 
 
-def fixed_neurons(f: Any, params: Params, x: Samples, y: Targets) -> Any:
+def fixed_neurons(f: Model, params: Params, x: Samples, y: Targets) -> Any:
     """How many hidden neurons have one status on the whole sample.   [complexity, Sec. 3.1]"""
     return patterns.fixed_neurons(f, params, x).total
 
@@ -60,7 +60,7 @@ def theorem1_bound(f: Any, params: Params, x: Samples, y: Targets) -> Any:
     return bounds.theorem1_bound(f, params, x)
 
 
-def region_bound(f: Any, params: Params, x: Samples, y: Targets) -> Any:
+def region_bound(f: Model, params: Params, x: Samples, y: Targets) -> Any:
     """o·Σ over sampled regions of min(samples in it, n_0 + 1).   [complexity, Prop C.3]"""
     return bounds.region_bound(f, params, x)
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from neuromanifold.graph.reading import called
-from neuromanifold.models.arguments import Params, Samples, Targets
+from neuromanifold.models.arguments import Model, Params, Samples, Targets
 from neuromanifold.models.losses import Loss
 
 
@@ -85,7 +85,7 @@ def loss_probe(loss: Loss) -> Probe:
     return Probe(lambda f, params, x, y: loss(called(f, params, x), y), "loss")
 
 
-def r_squared(f: Any, params: Params, x: Samples, y: Targets) -> Any:
+def r_squared(f: Model, params: Params, x: Samples, y: Targets) -> Any:
     """r² = 1 − Σ(y − f)² / Σ(y − ȳ)², sums over samples and outputs, ȳ the mean of each output.
 
     >>> line = lambda params, x: params * x
@@ -96,7 +96,7 @@ def r_squared(f: Any, params: Params, x: Samples, y: Targets) -> Any:
     return 1 - residual / jnp.sum((y - jnp.mean(jnp.asarray(y), axis=0)) ** 2)
 
 
-def weight_norm(f: Any, params: Params, x: Samples, y: Targets) -> Any:
+def weight_norm(f: Model, params: Params, x: Samples, y: Targets) -> Any:
     """‖θ‖ = √Σθ², over all parameters, biases included.
 
     >>> float(weight_norm(None, (np.array([3.0]), np.array([[4.0]])), None, None))

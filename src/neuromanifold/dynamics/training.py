@@ -1,36 +1,388 @@
 """`train`: many networks at once, watched by probes, resumable."""
 
+import hashlib
+import re
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
+from importlib.metadata import version
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.dynamics import checkpoint as checkpoints
-from neuromanifold.dynamics.checkpoint import Course
+from neuromanifold.dynamics.checkpoint import REMEDY, Course, Found, digest
 from neuromanifold.dynamics.checks import Problem, check_hashable, checked_hyper, checked_problem
-from neuromanifold.dynamics.epochs import Recipe
-from neuromanifold.dynamics.history import attributes, history
-from neuromanifold.dynamics.job import Job, courses, prepare, start
-from neuromanifold.dynamics.keeping import kept, shown
-from neuromanifold.dynamics.optimizers import Optimizer, adam_l2, check_optimizer
-from neuromanifold.dynamics.probes import as_probes
-from neuromanifold.dynamics.resuming import (
-    checkpoint_file,
-    described,
-    identity,
-    plan_in,
-    plan_of,
-    resumed,
+from neuromanifold.dynamics.epochs import Recipe, begin
+from neuromanifold.dynamics.job import (
+    Job,
+    courses,
+    prepare,
+    probe_programs,
+    replayed,
+    start,
+    step_program,
 )
+from neuromanifold.dynamics.lanes import Lanes
+from neuromanifold.dynamics.optimizers import Optimizer, adam_l2, check_optimizer, describe
+from neuromanifold.dynamics.probes import Probe, as_probes
 from neuromanifold.dynamics.sweep import Sweep
+from neuromanifold.models.arguments import Model, Params, Samples, Targets
 from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.numerics.drawing import Curve, card, chart
 from neuromanifold.numerics.precision import arithmetic, follower, widest
+from neuromanifold.numerics.randomness import Key
 from neuromanifold.numerics.results import Result
+from neuromanifold.runtime.devices import where_it_runs
+from neuromanifold.runtime.files import check_output
 from neuromanifold.runtime.memory import memory_budget
-from neuromanifold.runtime.threads import one_blas_thread
+from neuromanifold.runtime.threads import one_blas_thread, pool_size
+
+PACKAGES = ("neuromanifold", "jax", "optax", "numpy")
+
+
+def history(
+    sweep: Sweep, probes: tuple[Probe, ...], records: dict[int, Any], attributes: dict[str, Any]
+) -> Any:
+    """Variables of dimensions (the sweep's axes, `epoch`, the probe's own), with coordinates and
+    attributes.
+    """
+    import xarray
+
+    variables = {}
+    for probe in probes:
+        a = sweep.unflatten(np.stack([record[probe.name] for record in records.values()], axis=1))
+        variables[probe.name] = (
+            (*sweep.axes, "epoch", *_own_dims(probe, a.ndim - len(sweep.axes) - 1)),
+            a,
+        )
+    return xarray.Dataset(variables, {**sweep.axes, "epoch": np.array(list(records))}, attributes)
+
+
+def _own_dims(probe: Probe, ndim: int) -> tuple[str, ...]:
+    if probe.dims and len(probe.dims) != ndim:
+        raise ValueError(
+            f"probe {probe.name!r} names the axes {probe.dims} but its values have {ndim}; name "
+            "each of them."
+        )
+    return probe.dims or tuple(f"{probe.name}_{axis}" for axis in range(ndim))
+
+
+def attributes(recipe: Recipe, key: Any, dtype: Any, epochs: int, lanes: Lanes) -> dict[str, Any]:
+    """How a training was made, in words and numbers that a NetCDF file can hold."""
+    device, count = lanes.devices[0], len(lanes.devices[: lanes.groups]) * lanes.processes
+    return {
+        "title": "training",
+        "model": describe(recipe.f),
+        "loss": describe(recipe.loss),
+        "optimizer": describe(recipe.optimizer),
+        "batch_size": "full" if recipe.batch_size is None else recipe.batch_size,
+        "epochs": epochs,
+        "key": key_text(key),
+        "dtype": str(dtype),
+        "device": f"{count} × {device.device_kind} ({device.platform})",
+        "chunk": lanes.length,
+        "groups": lanes.groups * lanes.processes,
+        "versions": ", ".join(f"{name} {_version(name)}" for name in PACKAGES),
+    }
+
+
+def key_text(key: Any) -> str:
+    """The key's implementation and words: what `jax.random.wrap_key_data` needs to make it
+    again.
+    """
+    typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+    words = np.asarray(jax.random.key_data(key) if typed else key).ravel().tolist()
+    return f"{jax.random.key_impl(key) if typed else 'raw'} {' '.join(map(str, words))}"
+
+
+def _version(name: str) -> str:
+    from importlib.metadata import PackageNotFoundError
+
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "from source"
+
+
+def checkpoint_file(path: str | Path) -> Path:
+    """The file of this process: `path`, with `.1-of-2` added where two processes train; refused
+    where it cannot be written.
+    """
+    path = check_output(path, "checkpoint")
+    others = sorted(path.parent.glob(f"{path.name}.*-of-*"))
+    processes = jax.process_count()
+    found = {file.name.rpartition("-of-")[2] for file in others} | (
+        {"1"} if path.exists() else set()
+    )
+    if found - {str(processes)}:
+        raise ValueError(
+            f"`checkpoint` {path} was written by {', '.join(sorted(found))} processes and is read "
+            f"by {processes}; "
+            f"start as many, or {REMEDY}."
+        )
+    return (
+        path
+        if processes == 1
+        else path.with_name(f"{path.name}.{jax.process_index()}-of-{processes}")
+    )
+
+
+def identity(job: Job, fresh: Course, params: Any, every: int | None) -> dict[str, str]:
+    """What two trainings must have in common for one to continue the other."""
+    learners, recipe = fresh.learners[0], job.recipe
+    started = begin.lower(recipe, learners.params, job.places[0])
+    return {
+        "training step": programs(started, step_program(job, learners)),
+        "probes": f"{', '.join(probe.name for probe in job.probes)} "
+        f"{programs(*probe_programs(job, learners))} "
+        f"{host_code(tuple(probe for probe in job.probes if probe.host))}",
+        "batch_size": str(recipe.batch_size),
+        "every": str(every),
+        "key": key_text(job.key),
+        "params": digest(*jax.tree.leaves(params)),
+        "data": digest(job.x, job.y),
+        "axes": ", ".join(f"{name} {digest(values)}" for name, values in job.sweep.axes.items()),
+        "chunk": str(job.lanes.length),
+        **where_it_runs(job.lanes.devices[0]),
+    }
+
+
+def describe_recipe(recipe: Recipe) -> dict[str, str]:
+    """The parts of a training step in words, for a reader: two that differ may have one
+    description.
+    """
+    return {
+        name: describe(getattr(recipe, part))
+        for name, part in (("model", "f"), ("loss", "loss"), ("optimizer", "optimizer"))
+    }
+
+
+def plan_of(job: Job) -> dict[str, int]:
+    """What a job that goes on with this one takes over, whatever machine it runs on."""
+    return {"chunk": job.lanes.length, "probed": job.probed_at_once, "pool": pool_size()}
+
+
+def plan_in(found: Found | None, members: int) -> dict[str, int]:
+    """How `prepare` is to cut the members of a training that goes on with the checkpoint."""
+    if found is None:
+        return {}
+    chunk, probed = found.plan["chunk"], found.plan["probed"]
+    if not (1 <= chunk <= members and 1 <= probed <= chunk):
+        raise ValueError(
+            f"`checkpoint` {found.path} has groups of {chunk}, but there are {members} networks; "
+            f"{REMEDY}."
+        )
+    return {"length": chunk, "probed_at_once": probed}
+
+
+def resumed(job: Job, fresh: Course, found: Found, mark: dict[str, str]) -> Course:
+    """The course in the checkpoint; records that are not due are dropped."""
+    checkpoints.check_identity(found, mark, describe_recipe(job.recipe))
+    if found.epoch > job.due[-1]:
+        raise ValueError(
+            f"`epochs` is {job.due[-1]} but `checkpoint` {found.path} has done {found.epoch}; "
+            "pass at least as many."
+        )
+    like = jax.eval_shape(
+        lambda parts: jax.tree.map(lambda *a: jax.numpy.concatenate(a), *parts), fresh.learners
+    )
+    course = checkpoints.course(found, like)
+    _check_records(job, found, course)
+    _check_arithmetic(job, fresh, found, course)
+    records = {epoch: record for epoch, record in course.records.items() if epoch in job.due}
+    return course._replace(learners=_cut(job, course.learners), records=records)
+
+
+def _check_records(job: Job, found: Found, course: Course) -> None:
+    names, slots = {probe.name for probe in job.probes}, job.lanes.index.size
+    for epoch, record in course.records.items():
+        if record.keys() != names or any(a.shape[:1] != (slots,) for a in record.values()):
+            raise ValueError(f"`checkpoint` {found.path} lacks probes of epoch {epoch}; {REMEDY}.")
+
+
+def _cut(job: Job, tree: Any) -> list[Any]:
+    parts = [
+        slice(g * job.lanes.length, (g + 1) * job.lanes.length) for g in range(job.lanes.groups)
+    ]
+    return [
+        job.lanes.put(g, jax.tree.map(lambda a, part=part: a[part], tree))
+        for g, part in enumerate(parts)
+    ]
+
+
+def _check_arithmetic(job: Job, fresh: Course, found: Found, course: Course) -> None:
+    """Do the first epoch of the first group again: its bits tell more about processor, threads
+    and libraries than names do.
+    """
+    if not course.first:
+        return
+    first, values = replayed(job, fresh)
+    start = course.records.get(0, {})
+    same = all(
+        np.array_equal(a, start[name][: len(a)], equal_nan=a.dtype.kind == "f")
+        for name, a in values.items()
+    )
+    if first != course.first or not same:
+        there, here = found.plan.get("pool"), pool_size()
+        remedy = (
+            f"set NPROC={there} in the environment, "
+            if there != here
+            else "continue it on the machine that wrote it, "
+        )
+        raise ValueError(
+            f"`checkpoint` {found.path} cannot be continued bit for bit: its first epoch has "
+            "other digits here "
+            f"({there} threads there, {here} here; or another processor); {remedy}or {REMEDY}."
+        )
+
+
+_DEEPEST = 8
+_CALLBACK = re.compile(r"@\w*python\w*callback")
+
+
+def programs(*lowered: Any) -> str:
+    """A name for what JAX has lowered: operations, shapes, literals and constants, and nothing of
+    the names in the source.
+
+    Optimiser, schedule, loss, model, activation, hyperparameter function and probes are all in it.
+    """
+    state = hashlib.sha256()
+    for one in lowered:
+        text = one.as_text()
+        if _CALLBACK.search(text):
+            raise ValueError(
+                "`checkpoint` cannot tell this training from another: model, loss, optimiser or "
+                "probe calls back into Python, "
+                "which is no part of the program; drop `jax.pure_callback` and `jax.debug`, or "
+                "train without `checkpoint`."
+            )
+        state.update(text.encode())
+    return state.hexdigest()[:16]
+
+
+def host_code(probes: tuple[Probe, ...]) -> str:
+    """A name for the code of probes that run on the host: instructions, constants, defaults and
+    what they close over.
+    """
+    state = hashlib.sha256()
+    for probe in probes:
+        _feed(state, probe.fn, 0)
+    return state.hexdigest()[:16]
+
+
+def _feed(state: Any, thing: Any, depth: int) -> None:
+    """What defines a function or a constant; of an object only its class, since its attributes
+    may be counters.
+    """
+    if isinstance(thing, np.ndarray | jax.Array):
+        state.update(f"{thing.dtype}{thing.shape}".encode() + np.asarray(thing).tobytes())
+    elif isinstance(thing, str | bytes | int | float | complex | None):
+        state.update(f"{thing!r}\0".encode())
+    elif depth < _DEEPEST:
+        for part in _parts(thing):
+            _feed(state, part, depth + 1)
+
+
+def _parts(thing: Any) -> tuple[Any, ...]:
+    if isinstance(thing, CodeType):
+        return (thing.co_code, thing.co_names, thing.co_consts)
+    if isinstance(thing, FunctionType):
+        cells = tuple(cell.cell_contents for cell in thing.__closure__ or ())
+        return (thing.__code__, thing.__defaults__, thing.__kwdefaults__, cells)
+    if isinstance(thing, partial):
+        return (thing.func, thing.args, thing.keywords)
+    if isinstance(thing, tuple | list | frozenset):
+        return tuple(thing)
+    if isinstance(thing, dict):
+        return tuple(thing.items())
+    call = type(thing).__call__ if callable(thing) else None
+    return (
+        type(thing).__module__,
+        type(thing).__qualname__,
+        call if isinstance(call, FunctionType) else None,
+    )
+
+
+LEAST_PAUSE = 1.0
+SHARE = 20
+"""Writing takes at most a twentieth of the time, and happens at most once a second."""
+
+
+@contextmanager
+def kept(
+    file: Path | None, header: dict[str, Any], lanes: Lanes, epoch: int
+) -> Generator[Callable[[Course], None]]:
+    """A function that takes each course as it comes; the last one is in the file when the block is
+    left, however it is.
+
+    `epoch` is what the file holds at the beginning.
+    """
+    if file is None:
+        yield lambda course: None
+        return
+    latest, due = [], time.monotonic() + LEAST_PAUSE
+
+    def write() -> None:
+        nonlocal due
+        began, course = time.monotonic(), latest.pop()
+        checkpoints.write(file, header, course._replace(learners=lanes.gather(course.learners)))
+        due = time.monotonic() + max(LEAST_PAUSE, SHARE * (time.monotonic() - began))
+
+    def keep(course: Course) -> None:
+        nonlocal epoch
+        latest[:], epoch = [course], course.epoch
+        if time.monotonic() >= due:
+            write()
+
+    try:
+        yield keep
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"epochs up to {epoch} are in {file}; the same call goes on from there."
+            if epoch
+            else "nothing was finished."
+        ) from None
+    finally:
+        if latest:
+            write()
+
+
+@contextmanager
+def shown(progress: bool, epochs: int) -> Generator[Callable[[int], None]]:
+    """A function that takes the number of finished epochs: a bar with the time left, or nothing."""
+    if not progress:
+        yield lambda epoch: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("training"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("epochs"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("training", total=epochs)
+        yield lambda epoch: bar.update(task, completed=epoch)
+
 
 _FAR = 30.0
 """Positive values whose ratio is larger are drawn on a logarithmic scale."""
@@ -146,12 +498,12 @@ def _spread(values: np.ndarray, several: bool) -> str:
 
 
 def train(
-    f: Any,
-    params: Any,
-    x: Any,
-    y: Any,
+    f: Model,
+    params: Params,
+    x: Samples,
+    y: Targets,
     *,
-    key: Any,
+    key: Key,
     epochs: int,
     loss: Loss = mse,
     optimizer: Optimizer = adam_l2,
@@ -188,6 +540,7 @@ def train(
       from the number of members and `memory` (on accelerators also of devices), never from the
       number of cores; `history` records it.
     - `memory` bounds the temporaries: members beyond it are trained one group after another.
+    - `progress=True` shows a bar.
 
     >>> net = nm.MLP((1, 8, 1))
     >>> d = nm.data.load("f1")
@@ -217,7 +570,7 @@ def train(
         job = prepare(recipe, sweep, watched, *given, **cut)
         fresh = start(job, problem.params)
         mark = {} if file is None else identity(job, fresh, problem.params, every)
-        header = {"identity": mark, "described": described(recipe), "plan": plan_of(job)}
+        header = {"identity": mark, "described": describe_recipe(recipe), "plan": plan_of(job)}
         kept_so_far = 0 if found is None else found.epoch
         with (
             shown(progress, epochs) as show,

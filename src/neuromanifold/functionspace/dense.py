@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from neuromanifold.numerics.randomness import host_generator
+from neuromanifold.numerics.randomness import Key, host_generator
 from neuromanifold.numerics.results import Array, Result, follows
 from neuromanifold.numerics.validation import MOST_LAYERS, checked_depth, checked_matrix
 
@@ -54,7 +54,7 @@ def checked_matrices(params: Any) -> Matrices:
 
 @follows
 def end_to_end_matrix(params: Any) -> np.ndarray:
-    """W_H⋯W_1."""
+    """Return W_H⋯W_1."""
     return reduce(lambda product, W: W @ product, checked_matrices(params))
 
 
@@ -82,6 +82,8 @@ def dense_kernel(params: Any) -> MatrixKernel:
 def balanced_operator(W: Any, depth: int) -> MatrixKernel:
     """A_W(Z) = Σ_j (WWᵀ)^{(H−j)/H} Z (WᵀW)^{(j−1)/H}: the kernel of every balanced factorisation of
     W.   [riemann, Eq 6]
+
+    `depth` is H.
 
     >>> balanced_operator(np.diag([1.0, 4.0]), 2)(np.eye(2)).tolist()
     [[2.0, 0.0], [0.0, 8.0]]
@@ -111,6 +113,8 @@ def balanced_factors(W: Any, depth: int) -> Matrices:
     [riemann, Thm 14]
 
     From W = U S Vᵀ: W_1 = S^{1/H} Vᵀ, W_H = U S^{1/H}, and S^{1/H} between.
+
+    `depth` is H.
     """
     W, depth = checked_matrix(W, "W"), checked_depth(depth, most=MOST_LAYERS)
     U, s, Vt = np.linalg.svd(W, full_matrices=False)
@@ -149,7 +153,7 @@ class Gauge(Result):
 
 @follows
 def gauge_between(first: Any, second: Any) -> Gauge:
-    """The unique G with `rotate(first, G) = second` for square invertible factors of one matrix.
+    """The unique G with `rotate_factors(first, G) = second` for square invertible factors of one matrix.
     [riemann, Thm 14]
 
     From the last layer down: W'_H = W_H G_{H−1}, and so on. Between balanced factorisations every G
@@ -174,10 +178,12 @@ def gauge_between(first: Any, second: Any) -> Gauge:
 
 @follows
 def level_set_sample(
-    params: Any, count: int, *, key: Any = None, rtol: float = 1e-11
+    params: Any, count: int, *, key: Key | None = None, rtol: float = 1e-11
 ) -> tuple[Matrices, ...]:
     """Other parameters with the same product and the same Δ_l, by least squares from random
     starts.   [riemann, Ex 20]
+
+    `count` of them are sought; one counts where its equations hold to `rtol`.
     """
     from scipy.optimize import least_squares
 
@@ -239,6 +245,9 @@ def balanced_flow(
 
     `loss` is a `FilterLoss` on the matrix flattened row by row, shaped like W, or a JAX function of
     it.
+
+    `depth` is H. The flow is solved to `rtol` and `atol` up to the time `t1` and read at `times`
+    equal steps.
     """
     from neuromanifold.functionspace.flow import gradient_of, integrate
 
@@ -256,7 +265,11 @@ def balanced_flow(
 def dense_parameter_flow(
     params: Any, *, loss: Any, t1: float, times: int = 101, rtol: float = 1e-12, atol: float = 1e-13
 ) -> MatrixFlow:
-    """Ẇ_l = −∂ℓ(W_H⋯W_1)/∂W_l, pushed forward to the product.   [riemann, Eq 4]"""
+    """Ẇ_l = −∂ℓ(W_H⋯W_1)/∂W_l, pushed forward to the product.   [riemann, Eq 4]
+
+    `loss` is as for `balanced_flow`. The flow is solved to `rtol` and `atol` up to the time `t1`
+    and read at `times` equal steps.
+    """
     from neuromanifold.functionspace.flow import gradient_of, integrate
 
     matrices, gradient = checked_matrices(params), gradient_of(loss)

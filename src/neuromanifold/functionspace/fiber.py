@@ -434,6 +434,8 @@ def fiber(
     of factorisations, `starts` the search for the nearest filter when v is not in the
     neuromanifold.
 
+    `delta` are the invariants δ, one for each pair of neighbouring layers or one for all.
+
     >>> cubic = fiber(LinearConvNet((3, 2), (1, 1)), np.array([0, 1, 1, 0]))     # x²y + xy² [riemann, Ex 19]
     >>> len(cubic), cubic.factorisations
     (6, 3)

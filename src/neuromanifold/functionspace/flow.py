@@ -60,6 +60,9 @@ def riemannian_flow(
     K^{(δ)}(v) is the kernel of the tuple over (v, δ), found anew from v at every evaluation. Where
     several tuples with different kernels lie over v there is no such flow; `params` then chooses
     the branch to follow. `loss` is a `FilterLoss` or any JAX function of the filter.
+
+    `delta` are the invariants δ. The flow is solved to `rtol` and `atol` up to the time `t1` and
+    read at `times` equal steps.
     """
     theta = chosen(fiber(net, v, delta), params)
     numbers, gradient = np.asarray(checked_filter(net, v), np.float64), gradient_of(loss)
@@ -97,7 +100,11 @@ def parameter_flow(
     rtol: float = 1e-12,
     atol: float = 1e-13,
 ) -> FilterFlow:
-    """θ̇ = −∇(ℓ∘μ)(θ), pushed forward: v(t) = μ(θ(t)).   [riemann, Eq 3]"""
+    """θ̇ = −∇(ℓ∘μ)(θ), pushed forward: v(t) = μ(θ(t)).   [riemann, Eq 3]
+
+    `loss` is a `FilterLoss` or any JAX function of the filter. The flow is solved to `rtol` and
+    `atol` up to the time `t1` and read at `times` equal steps.
+    """
     filters, gradient = as_arrays(net, params), gradient_of(loss)
 
     def field(_: float, flat: np.ndarray) -> np.ndarray:

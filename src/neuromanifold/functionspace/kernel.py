@@ -8,6 +8,7 @@ import numpy as np
 from neuromanifold.functionspace.polynomial import multiply, spread
 from neuromanifold.models.convolution import LinearConvNet, Shape
 from neuromanifold.numerics.results import Array, follows
+from neuromanifold.numerics.validation import refuse_tracers
 
 
 def as_arrays(net: LinearConvNet, params: Any) -> tuple[np.ndarray, ...]:
@@ -37,6 +38,7 @@ def filter_jacobian(net: LinearConvNet, params: Any) -> np.ndarray:
     >>> filter_jacobian(net, (np.array([1.0, 2.0, 3.0]), np.array([4.0, 5.0]))).astype(int).tolist()
     [[4, 0, 0, 1, 0], [0, 4, 0, 2, 0], [5, 0, 4, 3, 1], [0, 5, 0, 0, 2], [0, 0, 5, 0, 3]]
     """
+    refuse_tracers(params, "`filter_jacobian`")
     return jacobian_at(net, as_arrays(net, params))
 
 
@@ -111,6 +113,8 @@ def kernel_distance(K: Array, L: Array) -> float:
 def kernel_spread(net: LinearConvNet, tuples: Any) -> float:
     """The largest relative distance between the kernels of the tuples; 0 when they all share one
     kernel.
+
+    `tuples` are parameters of `net`, as `fiber` returns them.
     """
     kernels = [filter_kernel(net, params) for params in tuples]
     return max(

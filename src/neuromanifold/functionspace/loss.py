@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from neuromanifold.models.arguments import Samples, Targets
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.numerics.results import Shown
 from neuromanifold.numerics.validation import check_sample
@@ -35,7 +36,7 @@ class FilterLoss(Shown):
         return (2 * self.A @ off.ravel()).reshape(off.shape)
 
 
-def filter_loss(net: LinearConvNet, x: Any, y: Any) -> FilterLoss:
+def filter_loss(net: LinearConvNet, x: Samples, y: Targets) -> FilterLoss:
     """Σ_i ‖α_v(x_i) − y_i‖² as a function of the end-to-end filter v.   [riemann, Sec 2.2, Lem 18]
 
     Every output entry is the inner product of v with one patch of the signal; A is the patches'

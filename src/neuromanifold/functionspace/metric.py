@@ -54,6 +54,8 @@ def metric(net: LinearConvNet, v: Any, delta: Any = 0.0, *, params: Any = None) 
     Needs a smooth v over which every tuple has the same kernel; when the kernels differ there is
     one metric per tuple, and `params` chooses.
 
+    `delta` are the invariants δ, one for each pair of neighbouring layers or one for all.
+
     >>> net = LinearConvNet((3, 2), (2, 1))
     >>> g = metric(net, np.array([1.0, 2.0, 13.0, 20.0, 30.0]))
     >>> g.matrix.shape, g.disagreement < 1e-12

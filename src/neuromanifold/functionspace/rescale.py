@@ -63,6 +63,8 @@ def rescale(net: LinearConvNet, params: Any, delta: Any) -> Rescaling:
     With β_l = λ_l² ‖w_l‖² the conditions read β_{l+1} − β_l = δ_l and Π β_l = Π ‖w_l‖²; exactly one
     solution is positive.
 
+    `delta` are the invariants δ, one for each pair of neighbouring layers or one for all.
+
     >>> net = LinearConvNet((3, 2), (2, 1))
     >>> scaled = rescale(net, (np.array([1.0, 2.0, 2.0]), np.array([4.0, 0.0])), [0.0])
     >>> [float(np.linalg.norm(w) ** 2) for w in scaled.params], len(scaled)

@@ -15,7 +15,7 @@ from neuromanifold.functionspace.rescale import (
     solve_squared_norms,
 )
 from neuromanifold.models.convolution import LinearConvNet, compose
-from neuromanifold.numerics.randomness import host_generator
+from neuromanifold.numerics.randomness import Key, host_generator
 from neuromanifold.numerics.results import Array, follows
 
 
@@ -112,12 +112,14 @@ def random_start(net: LinearConvNet, v: Array, rng: np.random.Generator) -> Filt
 
 @follows
 def nearest_filter(
-    net: LinearConvNet, v: Array, *, starts: int = 16, key: Any = None, enough: float = 0.0
+    net: LinearConvNet, v: Array, *, starts: int = 16, key: Key | None = None, enough: float = 0.0
 ) -> tuple[Filters, float]:
     """The best of many descents: filters and ‖μ(θ) − v‖, an upper bound of the distance of v to the
     neuromanifold.
 
     Stops early at a residual of `enough`.
+
+    `starts` descents begin at random parameters.
     """
     v, rng = np.asarray(checked_filter(net, v), np.float64), host_generator(key)
     best: tuple[Filters, float] | None = None
@@ -134,13 +136,22 @@ def nearest_filter(
 
 @follows
 def search_fiber(
-    net: LinearConvNet, v: Any, delta: Any, *, starts: int, key: Any = None, rtol: float = 1e-9
+    net: LinearConvNet,
+    v: Any,
+    delta: Any,
+    *,
+    starts: int,
+    key: Key | None = None,
+    rtol: float = 1e-9,
 ) -> list[Filters]:
     """The distinct tuples over (v, δ) that descents from random starts find: a count that uses no
     algebra.
 
     Every start is solved, rescaled to δ, and compared with the earlier ones in all its sign
     patterns.
+
+    `delta` are the invariants δ, `starts` the number of descents; a tuple counts when ‖μ(θ) − v‖ ≤
+    `rtol`·‖v‖.
     """
     v, delta = np.asarray(checked_filter(net, v), np.float64), checked_delta(net, delta)
     rng, found = host_generator(key), []

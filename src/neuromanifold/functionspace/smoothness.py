@@ -113,6 +113,8 @@ def is_smooth(net: LinearConvNet, v: Any) -> Smoothness:
 def swappable(net: LinearConvNet, first: int, second: int) -> bool:
     """Whether two layers' polynomials live in one space: equal shapes, equal dilations where a
     size exceeds 1.   [riemann, Obs 11]
+
+    `first` and `second` are the numbers of the layers, from 0.
     """
     k, t, u = net.filter_shapes[first], net.dilations[first], net.dilations[second]
     return k == net.filter_shapes[second] and all(

@@ -45,7 +45,7 @@ class Atoms:
         return (len(self.parent) - 1,)
 
     def fresh(self, shape: Sequence[int], rigid: bool = False) -> Axes:
-        """New axes of these sizes."""
+        """Return new axes of these sizes."""
         return tuple(self.atom(n, rigid) for n in shape)
 
     def of_constant(self, a: np.ndarray) -> Axes:
@@ -145,11 +145,11 @@ class Atoms:
         for piece in known:
             low, high = max(start, at), min(stop, at + self.length(piece))
             if low < high:
-                found.append(self.cut(piece, low - at, high - at))
+                found.append(self.part(piece, low - at, high - at))
             at += self.length(piece)
         return found
 
-    def cut(self, axis: Axis, start: int, stop: int) -> Axis:
+    def part(self, axis: Axis, start: int, stop: int) -> Axis:
         """A part of an axis; a rigid one where it goes through a place of a slower atom."""
         atoms, n = self.resolve(axis), self.length(axis)
         if (start, stop) == (0, n):
@@ -320,7 +320,7 @@ def broadcast(given: Meeting) -> list[Axes]:
 
 
 def reshape(given: Meeting) -> list[Axes] | None:
-    """Atoms are split and joined."""
+    """Split and join atoms."""
     if given.options.get("dimensions") is not None:
         return None
     return [given.atoms.regroup(given.axes[0], given.results[0])]
@@ -332,12 +332,12 @@ def expand(given: Meeting) -> list[Axes]:
 
 
 def transpose(given: Meeting) -> list[Axes]:
-    """The axes in another order."""
+    """Return the axes in another order."""
     return [tuple(given.axes[0][i] for i in given.options["permutation"])]
 
 
 def reduce(given: Meeting) -> list[Axes] | None:
-    """Some axes go."""
+    """Drop the axes that are summed over."""
     gone = given.options["axes"]
     kept = [at for at in range(len(given.shapes[0])) if at not in gone]
     if given.results[0] and given.results[0] != tuple(given.shapes[0][at] for at in kept):
@@ -371,7 +371,7 @@ def slice_axes(given: Meeting) -> list[Axes]:
             continue
         if stride == 1 or m == 1:
             axis, others = found[at], tuple(found[:at] + found[at + 1 :])
-            found[at] = atoms.cut(axis, start, start + m)
+            found[at] = atoms.part(axis, start, start + m)
             if m == 1:
                 moved = list(atoms.selected(axis, start, others))
                 found = [*moved[:at], found[at], *moved[at:]]
@@ -382,11 +382,11 @@ def slice_axes(given: Meeting) -> list[Axes]:
 
 
 def split(given: Meeting) -> list[Axes]:
-    """An axis in pieces."""
+    """Split an axis into pieces."""
     at, stops = given.options["axis"], np.cumsum([0, *given.options["sizes"]]).tolist()
     axes = given.axes[0]
     return [
-        (*axes[:at], given.atoms.cut(axes[at], start, stop), *axes[at + 1 :])
+        (*axes[:at], given.atoms.part(axes[at], start, stop), *axes[at + 1 :])
         for start, stop in itertools.pairwise(stops)
     ]
 
@@ -415,7 +415,7 @@ def pad(given: Meeting) -> list[Axes]:
     return [tuple(found)]
 
 
-def cut(given: Meeting) -> list[Axes]:
+def dynamic_slice_axes(given: Meeting) -> list[Axes]:
     """An axis of which a part is taken, wherever it starts, is rigid."""
     found = list(given.axes[0])
     for at, (n, m) in enumerate(zip(given.shapes[0], given.results[0], strict=True)):

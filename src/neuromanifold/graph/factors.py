@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from neuromanifold.graph.bends import Oracle
 from neuromanifold.graph.graph import Graph
@@ -59,9 +60,7 @@ def factors(
     return Factors(
         tuple(_joined([_input(program, part, known) for part in use.products], 1) for use in uses),
         tuple(
-            _joined(
-                [canonical_cotangent(part, by_product[part.output]) for part in use.products], 2
-            )
+            _joined([_cotangent(program, part, by_product, known) for part in use.products], 2)
             for use in uses
         ),
         tuple(by_leaf[i].reshape(len(y), -1) for i in direct),
@@ -70,9 +69,20 @@ def factors(
 
 
 def _input(program: Program, use: Use, known: Mapping[int, Any]) -> Any:
+    if use.rows is not None:
+        return jnp.asarray(use.rows[1], np.int32).reshape(1, -1, 1)
     return canonical_input(
         use, known[use.other], program.values[use.node.inputs[use.operand]].shape
     )
+
+
+def _cotangent(
+    program: Program, use: Use, by_product: Mapping[int, Any], known: Mapping[int, Any]
+) -> Any:
+    if use.rows is None:
+        return canonical_cotangent(use, by_product[use.output])
+    d = canonical_cotangent(use.rows[0], by_product[use.output])
+    return jnp.einsum("obtr,btc->obrc", d, _input(program, use.rows[0], known))
 
 
 def _joined(parts: Sequence[Any], axis: int) -> Any:

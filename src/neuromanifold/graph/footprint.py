@@ -49,7 +49,7 @@ def _bytes(bits: int | None) -> int:
     return _ENTRY if bits is None else _BALL + (bits // 2 if bits > FIRST_BITS else 0)
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=64)
 def footprint(graph: Graph) -> Footprint:
     """That of a walk through the graph."""
     sizes = [

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, reduce
 from operator import or_
@@ -17,7 +17,7 @@ from neuromanifold.graph.axes import Labels, axis_labels
 from neuromanifold.graph.bends import Deciding, Gated
 from neuromanifold.graph.dataflow import backward, forward
 from neuromanifold.graph.interpret import interpret
-from neuromanifold.graph.polynomial_degree import Degree, degrees, join
+from neuromanifold.graph.needed import needed_parts
 from neuromanifold.graph.primitives import Kind
 from neuromanifold.graph.program import Node, Program
 from neuromanifold.graph.reading import as_written
@@ -26,6 +26,131 @@ from neuromanifold.graph.tracing import program_of
 from neuromanifold.numerics.precision import is_floating
 from neuromanifold.numerics.results import Shown
 from neuromanifold.numerics.validation import check_param_types, sample_arrays
+
+_CURVED = 2
+
+
+@dataclass(frozen=True)
+class Degree:
+    """The degree of a value in the `data` once every bend is decided (0, 1, or 2 for anything
+    else), and in the `parameters`.
+
+    `lowest` is the lowest degree in the data of any term: 0 where there may be a constant one.
+    The others say what the value went through: `bends`, a decision; `divides`, a division by
+    something that varies; `smooth`, a function without an exact value; `jumps`, one that jumps;
+    `infinite`, a choice between numbers and an infinite constant, as masks have it.
+    """
+
+    data: int = 0
+    parameters: int = 0
+    lowest: int = 0
+    bends: bool = False
+    divides: bool = False
+    smooth: bool = False
+    jumps: bool = False
+    infinite: bool = False
+
+    @property
+    def constant(self) -> bool:
+        """Whether the value depends on nothing."""
+        return self.data == 0 and self.parameters == 0
+
+    @property
+    def exact(self) -> bool:
+        """Whether the value at rational numbers is one."""
+        return not (self.smooth or self.jumps or self.infinite)
+
+
+_DISCRETE = Degree(lowest=_CURVED)
+_LINEAR = {Kind.MOVES, Kind.SELECTS, Kind.ADDS}
+_SMOOTH = {Kind.CURVES, Kind.CALLS}
+
+
+def degrees(program: Program, parameters: int) -> dict[int, Degree]:
+    """The degree of every value; the first `parameters` inputs are parameters, the others data."""
+    values = program.values
+    start = {
+        i: Degree(parameters=1)
+        if at < parameters
+        else Degree(data=1, lowest=1)
+        if values[i].real
+        else _DISCRETE
+        for at, i in enumerate(program.inputs)
+    }
+
+    def constant(i: int) -> Degree:
+        zero = not (values[i].real and np.any(program.constants[i]))
+        infinite = values[i].real and not np.isfinite(program.constants[i]).all()
+        return Degree(lowest=_CURVED if zero else 0, infinite=bool(infinite))
+
+    return forward(program, start, constant, lambda node, given: _carry(program, node, given))
+
+
+def join(a: Degree, b: Degree) -> Degree:
+    """The degree of a sum, or of a choice."""
+    return Degree(
+        max(a.data, b.data),
+        max(a.parameters, b.parameters),
+        min(a.lowest, b.lowest),
+        a.bends or b.bends,
+        a.divides or b.divides,
+        a.smooth or b.smooth,
+        a.jumps or b.jumps,
+        a.infinite or b.infinite,
+    )
+
+
+def _carry(program: Program, node: Node, given: Sequence[Degree]) -> list[Degree]:
+    joint, kind = reduce(join, given), node.primitive.kind
+    of_reals = any(program.values[i].real for i in node.inputs)
+    found = _of_reals(program, node, given, joint) if of_reals else replace(joint, lowest=0)
+    gate = replace(
+        _DISCRETE,
+        bends=joint.bends or of_reals,
+        smooth=joint.smooth or (of_reals and kind in _SMOOTH),
+        jumps=joint.jumps or (of_reals and kind not in _SMOOTH and not program.bends(node)),
+    )
+    return [found if program.values[o].real else gate for o in node.outputs]
+
+
+def _of_reals(program: Program, node: Node, given: Sequence[Degree], joint: Degree) -> Degree:
+    kind = node.primitive.kind
+    if kind in _LINEAR:
+        return joint
+    if program.bends(node):
+        return replace(joint, bends=True)
+    if kind is Kind.MULTIPLIES:
+        return replace(
+            joint,
+            data=_sum(a.data for a in given),
+            parameters=_sum(a.parameters for a in given),
+            lowest=_sum(a.lowest for a in given),
+        )
+    if node.primitive.exponent is not None:
+        times = node.primitive.exponent(node.options, program.values[node.inputs[0]].shape)
+        return replace(
+            joint,
+            data=min(_CURVED, joint.data * abs(times)),
+            parameters=min(_CURVED, joint.parameters * abs(times)),
+            lowest=min(_CURVED, joint.lowest * abs(times)),
+            divides=joint.divides or times < 0,
+        )
+    if kind is Kind.DIVIDES:
+        return given[0] if given[1].constant else replace(_curved(joint), divides=True)
+    if kind in _SMOOTH:
+        return replace(_curved(joint), smooth=True)
+    return replace(_curved(joint), jumps=True)
+
+
+def _sum(degrees: Iterable[int]) -> int:
+    return min(_CURVED, sum(degrees))
+
+
+def _curved(a: Degree) -> Degree:
+    return replace(
+        a, data=_CURVED if a.data else 0, parameters=_CURVED if a.parameters else 0, lowest=0
+    )
+
 
 _BELOW = ("below",)
 
@@ -183,6 +308,11 @@ class Graph(Shown):
         outputs = [_stripped(self.program, i, makers) for i in self.program.outputs]
         return replace(self, program=self.program.slice(outputs), model=None)
 
+    def with_needed_parts(self) -> "Graph":
+        """The graph without those parts of values that its outputs do not need."""
+        program = needed_parts(self.program)
+        return self if program is self.program else replace(self, program=program, model=None)
+
     @cached_property
     def units(self) -> tuple[Units, ...]:
         """Where it bends, in the order of computation."""
@@ -332,16 +462,48 @@ class Graph(Shown):
         interpret(self.program, [*jax.tree.leaves(params), *jax.tree.leaves(sample)], ask)
         return tuple(ask.quantities)
 
-    @cached_property
+    @property
     def rectifies(self) -> bool:
-        """Whether every bend is max(q, 0): what a unit gives where it is off is zero."""
-        constants = self.program.constants
+        """Whether every bend is max(q, 0), up to a positive factor: what a unit gives where it is
+        off is zero.
+        """
+        return all(value is not None for value in self._rectified)
 
-        def rectifies(node: Node) -> bool:
-            zero = any(i in constants and not np.any(constants[i]) for i in node.inputs)
-            return zero and node.primitive.bend is not None and node.primitive.bend.clips == _BELOW
+    @cached_property
+    def _rectified(self) -> list[int | None]:
+        """For every bend, the value that is max(q, 0) or a positive multiple of it: of a maximum
+        with zero, or what a comparison with zero selects between multiples of q and of zero.
+        """
+        program, constants = self.program, self.program.constants
+        writers = {o: node for node in program.nodes for o in node.outputs}
 
-        return all(map(rectifies, self.bending))
+        def factor(i: int, q: int) -> float | None:
+            """c where value i is cq, or 0 where it is zero."""
+            if i in constants or i == q:
+                return 1.0 if i == q else None if np.any(constants[i]) else 0.0
+            if i not in writers or writers[i].operation != "mul":
+                return None
+            a, b = writers[i].inputs
+            signal, number = (a, constants.get(b)) if b in constants else (b, constants.get(a))
+            if number is None or signal != q or number.min() != number.max():
+                return None
+            return float(number.min())
+
+        def rectified(node: Node) -> int | None:
+            zero = [i in constants and not np.any(constants[i]) for i in node.inputs]
+            if node.primitive.bend is not None and node.primitive.bend.clips == _BELOW:
+                return node.outputs[0] if any(zero) else None
+            uses = [other for other in program.nodes if node.outputs[0] in other.inputs]
+            if node.operation not in ("gt", "ge") or not zero[1] or len(uses) != 1:
+                return None
+            if uses[0].operation != "select_n" or len(uses[0].inputs) != 3:
+                return None
+            chosen, off, on = uses[0].inputs
+            left, right = factor(off, node.inputs[0]), factor(on, node.inputs[0])
+            multiple = left == 0 and right is not None and right > 0
+            return uses[0].outputs[0] if multiple and chosen == node.outputs[0] else None
+
+        return [rectified(node) for node in self.bending]
 
     def opened(
         self, params: Any, sample: Any, gates: Sequence[Any], added: Sequence[Any]
@@ -351,7 +513,7 @@ class Graph(Shown):
         """
         ask, at = (
             Gated(gates),
-            {node.outputs[0]: a for node, a in zip(self.bending, added, strict=True)},
+            {i: a for i, a in zip(self._rectified, added, strict=True) if i is not None},
         )
         found = interpret(
             self.program, [*jax.tree.leaves(params), *jax.tree.leaves(sample)], ask, added=at
@@ -481,7 +643,7 @@ def _hashable(tree: Any) -> tuple[Any, Any]:
     return tuple((leaf.shape, np.dtype(leaf.dtype)) for leaf in leaves), structure
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=64)
 def _traced(
     f: Any, leaves: Any, structure: Any, sample_leaves: Any, sample_structure: Any, whole: bool
 ) -> Graph:

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 
 from neuromanifold.graph.bends import Choosing, Oracle
 from neuromanifold.graph.dataflow import forward
-from neuromanifold.graph.gpu_precision import fused, tanh
 from neuromanifold.graph.program import Node, Program
+from neuromanifold.graph.reading import fused, tanh
 
 
 def interpret(

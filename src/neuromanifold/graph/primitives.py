@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from neuromanifold.graph import axis_rules, bends, index_maps, rules
+from neuromanifold.graph import axis_rules, bends, index_maps, parts, rules
 from neuromanifold.graph.arithmetic import Arithmetic
 from neuromanifold.graph.axis_rules import AxisRule
 from neuromanifold.graph.bends import Bend
 from neuromanifold.graph.index_maps import Options
+from neuromanifold.graph.parts import PartRule
 from neuromanifold.graph.products import Convolution, Dot, Lookup, Product
 from neuromanifold.graph.rules import Rule
 
@@ -49,7 +50,7 @@ class Control(Enum):
     COND = "entered where the branch is known"
 
 
-class Layer(Enum):
+class LayerPart(Enum):
     """Which part of a layer an operation is, for networks of infinite width."""
 
     PRODUCT = "weights of a dense layer"
@@ -76,6 +77,7 @@ class Primitive:
     - `degree`, `parity`: of a function of one number, f(tv) = t^degree f(v) for t > 0; "odd" or
       "even". `monotone`: 1 where it grows with every operand, −1 where it falls.
     - `axes`: what becomes of the labels of axes; guessed from options and shapes where it is None.
+    - `parts`: which parts of its operands a part of its result needs; all of them where it is None.
     - `product`: the canonical form of a product with a parameter.
     - `carries`: a parameter stays one here: each entry passes at most once, derivative 1.
     - `entrywise`: entry i of the result depends on the entries i of the operands.
@@ -98,6 +100,7 @@ class Primitive:
     parity: str = ""
     monotone: int = 0
     axes: AxisRule | None = None
+    parts: PartRule | None = None
     product: Product | None = None
     carries: bool = False
     entrywise: bool = False
@@ -105,7 +108,7 @@ class Primitive:
     several: bool = False
     stops: bool = False
     control: Control | None = None
-    layer: Layer | None = None
+    layer: LayerPart | None = None
     fused_on_gpu: bool = False
 
 
@@ -197,7 +200,7 @@ def _special(name: str) -> Callable[..., Any]:
 
 def _rows(*names: str, kind: Kind, **columns: Any) -> dict[str, Primitive]:
     if columns.get("entrywise"):
-        columns = {"axes": axis_rules.entrywise, **columns}
+        columns = {"axes": axis_rules.entrywise, "parts": parts.entrywise, **columns}
     return {name: Primitive(name, kind, **columns) for name in names}
 
 
@@ -246,41 +249,43 @@ def _unchanged(options: Options, a: np.ndarray, *_: Any) -> np.ndarray:
 
 PRIMITIVES: dict[str, Primitive] = {
     # Index maps.
-    **_move("reshape", map=index_maps.reshape, axes=axis_rules.reshape, carries=True,
-            layer=Layer.RESHAPE),
+    **_move("reshape", map=index_maps.reshape, axes=axis_rules.reshape, parts=parts.reshape,
+            carries=True, layer=LayerPart.RESHAPE),
     **_move("squeeze", map=lambda options, a: np.squeeze(a, tuple(options["dimensions"])),
-            axes=axis_rules.expand, carries=True, layer=Layer.RESHAPE),
+            axes=axis_rules.expand, parts=parts.squeeze, carries=True, layer=LayerPart.RESHAPE),
     **_move("expand_dims", map=lambda options, a: np.expand_dims(a, tuple(options["dimensions"])),
-            axes=axis_rules.expand, carries=True, layer=Layer.RESHAPE),
-    **_move("broadcast_in_dim", map=index_maps.broadcast, axes=axis_rules.broadcast, carries=True,
-            layer=Layer.RESHAPE),
+            axes=axis_rules.expand, carries=True, layer=LayerPart.RESHAPE),
+    **_move("broadcast_in_dim", map=index_maps.broadcast, axes=axis_rules.broadcast,
+            parts=parts.broadcast, carries=True, layer=LayerPart.RESHAPE),
     **_move("transpose", map=lambda options, a: np.transpose(a, options["permutation"]),
-            axes=axis_rules.transpose, carries=True, layer=Layer.TRANSPOSE),
+            axes=axis_rules.transpose, parts=parts.transpose, carries=True, layer=LayerPart.TRANSPOSE),
     **_move("rev", map=lambda options, a: np.flip(a, options["dimensions"]),
             axes=axis_rules.along_axis, carries=True),
-    **_move("slice", map=index_maps.slice_entries, axes=axis_rules.slice_axes, carries=True),
+    **_move("slice", map=index_maps.slice_entries, axes=axis_rules.slice_axes, parts=parts.slices,
+            carries=True),
     **_move("split", map=index_maps.split, axes=axis_rules.split, several=True, carries=True,
             arithmetic=rules.moved_apart(index_maps.split, lambda o, shape: len(o["sizes"]))),
     **_move("unstack", map=index_maps.unstack, several=True, carries=True,
             arithmetic=rules.moved_apart(index_maps.unstack, lambda o, shape: shape[o["axis"]])),
     **_move("pad", map=lambda o, a, fill: index_maps.padded(a, fill, o["padding_config"]),
-            axes=axis_rules.pad, layer=Layer.MARGIN),
+            axes=axis_rules.pad, layer=LayerPart.MARGIN),
     **_move("concatenate", map=lambda o, *parts: np.concatenate(parts, o["dimension"]),
             axes=axis_rules.concatenate),
     **_move("stack", map=lambda options, *parts: np.stack(parts, options["axis"]),
             axes=axis_rules.rigid),
     **_move("tile", map=lambda options, a: np.tile(a, options["reps"]), axes=axis_rules.rigid),
-    **_move("dynamic_slice", map=index_maps.dynamic_slice, axes=axis_rules.cut),
+    **_move("dynamic_slice", map=index_maps.dynamic_slice, axes=axis_rules.dynamic_slice_axes),
     **_move("dynamic_update_slice", map=index_maps.dynamic_update, axes=axis_rules.update),
     **_move("gather", map=index_maps.gather, axes=axis_rules.gather, product=Lookup()),
     **_move("scatter", map=index_maps.scatter, axes=axis_rules.rigid),
-    **_move("copy", map=_unchanged, carries=True, entrywise=True, layer=Layer.COPY),
+    **_move("copy", map=_unchanged, carries=True, entrywise=True, layer=LayerPart.COPY),
     **_move("copy_p", map=_unchanged, carries=True, entrywise=True),
     **_move("convert_element_type", map=_unchanged, arithmetic=rules.convert, carries=True,
-            entrywise=True, layer=Layer.COPY),
-    **_move("stop_gradient", map=_unchanged, axes=axis_rules.entrywise, stops=True),
+            entrywise=True, layer=LayerPart.COPY),
+    **_move("stop_gradient", map=_unchanged, axes=axis_rules.entrywise, parts=parts.entrywise,
+            stops=True),
     **_move("device_put", "sharding_constraint", "reduce_precision", "name",
-            map=_unchanged, axes=axis_rules.entrywise),
+            map=_unchanged, axes=axis_rules.entrywise, parts=parts.entrywise),
     **_move("optimization_barrier", map=lambda options, *arrays: arrays, several=True,
             axes=axis_rules.each,
             arithmetic=lambda A, options, *values: values),
@@ -295,20 +300,20 @@ PRIMITIVES: dict[str, Primitive] = {
                numpy=_of(np.negative),
                arithmetic=lambda A, options, a: A.negate(a)),
     **_compute("reduce_sum", kind=Kind.ADDS, arithmetic=rules.reduce_sum, numpy=_over_axes(np.sum),
-               axes=axis_rules.reduce, layer=Layer.POSITION_SUM),
+               axes=axis_rules.reduce, parts=parts.squeeze, layer=LayerPart.POSITION_SUM),
     **_compute("cumsum", kind=Kind.ADDS, arithmetic=rules.cumulative_sum,
                numpy=_running(np.cumsum), axes=axis_rules.along_axis),
     **_compute("reduce_window_sum", kind=Kind.ADDS, arithmetic=rules.window_sum,
-               axes=axis_rules.window, layer=Layer.WINDOW_SUM),
+               axes=axis_rules.window, layer=LayerPart.WINDOW_SUM),
     **_compute("scatter-add", kind=Kind.ADDS, arithmetic=rules.scatter_add, numpy=_scatter_add,
                axes=axis_rules.rigid),
     # Products and quotients.
     **_compute("mul", kind=Kind.MULTIPLIES, entrywise=True, numpy=_of(np.multiply),
                arithmetic=lambda A, options, a, b: A.multiply(a, b)),
     **_compute("dot_general", kind=Kind.MULTIPLIES, arithmetic=rules.dot_general, product=Dot(),
-               axes=axis_rules.dot, layer=Layer.PRODUCT),
+               axes=axis_rules.dot, parts=parts.dot, layer=LayerPart.PRODUCT),
     **_compute("conv_general_dilated", kind=Kind.MULTIPLIES, arithmetic=rules.convolution,
-               product=Convolution(), axes=axis_rules.convolution, layer=Layer.CONVOLUTION),
+               product=Convolution(), axes=axis_rules.convolution, layer=LayerPart.CONVOLUTION),
     **_compute("square", kind=Kind.RAISES, entrywise=True, numpy=_of(np.square),
                exponent=lambda options, shape: 2,
                arithmetic=lambda A, options, a: A.multiply(a, a)),
@@ -317,7 +322,7 @@ PRIMITIVES: dict[str, Primitive] = {
                numpy=lambda options, a: a ** options["y"],
                arithmetic=lambda A, options, a: A.power(a, options["y"])),
     **_compute("reduce_prod", kind=Kind.RAISES, arithmetic=rules.reduce_prod,
-               numpy=_over_axes(np.prod), axes=axis_rules.reduce,
+               numpy=_over_axes(np.prod), axes=axis_rules.reduce, parts=parts.squeeze,
                exponent=lambda o, shape: int(np.prod([shape[d] for d in o["axes"]], dtype=int))),
     **_compute("cumprod", kind=Kind.RAISES, arithmetic=rules.cumulative_product,
                numpy=_running(np.cumprod), axes=axis_rules.along_axis,
@@ -335,9 +340,9 @@ PRIMITIVES: dict[str, Primitive] = {
             monotone=1,
             bend=Bend(bends.clamp, questions=2, clips=("below", "above"))),
     **_bend("reduce_max", numpy=_over_axes(np.max), bend=bends.reduction(1), monotone=1,
-            axes=axis_rules.reduce),
+            axes=axis_rules.reduce, parts=parts.squeeze),
     **_bend("reduce_min", numpy=_over_axes(np.min), bend=bends.reduction(-1), monotone=1,
-            axes=axis_rules.reduce),
+            axes=axis_rules.reduce, parts=parts.squeeze),
     **_bend("cummax", numpy=_running(np.maximum.accumulate), bend=bends.running(1), monotone=1,
             axes=axis_rules.along_axis),
     **_bend("cummin", numpy=_running(np.minimum.accumulate), bend=bends.running(-1), monotone=1,

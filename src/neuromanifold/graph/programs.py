@@ -2,6 +2,7 @@
 each number of samples.
 """
 
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -26,11 +27,42 @@ def gate_structs(graph: Graph, n: int) -> Any:
         return stacked(jax.eval_shape(graph.decide, graph.params, graph.sample), n)
 
 
+def _program(function: Callable[..., Any], graph: Graph, n: int, *more: Any) -> Program:
+    """Return the program of a function of params, n samples and `more`."""
+    with jax.enable_x64(True):
+        return program_of(function, graph.params, stacked(graph.sample, n), *more)
+
+
+def _of_leaves(
+    function: Callable[[Any], Any], tree: Any, wrt: Sequence[int]
+) -> tuple[Callable[[list[Any]], Any], list[Any]]:
+    """Return `function(tree)` as a function of the leaves `wrt`, and those leaves."""
+    leaves, structure = jax.tree.flatten(tree)
+
+    def of_chosen(chosen: list[Any]) -> Any:
+        mine = dict(zip(wrt, chosen, strict=True))
+        return function(structure.unflatten([mine.get(i, leaf) for i, leaf in enumerate(leaves)]))
+
+    return of_chosen, [leaves[i] for i in wrt]
+
+
+def _columns(blocks: list[Any]) -> Any:
+    """Return Jacobians by leaves side by side, one row for each output."""
+    return jnp.concatenate([block.reshape(block.shape[0], -1) for block in blocks], axis=1)
+
+
+def _flat(leaves: list[Any]) -> Any:
+    return jnp.concatenate([leaf.reshape(-1) for leaf in leaves])
+
+
+def _cotangent(graph: Graph, n: int, more: int = 0) -> Any:
+    return jax.ShapeDtypeStruct((n, graph.outputs + more), jnp.float64)
+
+
 @lru_cache(maxsize=64)
 def decisions(graph: Graph, n: int) -> Program:
     """(params, x) ↦ the gates at n samples."""
-    with jax.enable_x64(True):
-        return program_of(jax.vmap(graph.decide, (None, 0)), graph.params, stacked(graph.sample, n))
+    return _program(jax.vmap(graph.decide, (None, 0)), graph, n)
 
 
 @lru_cache(maxsize=64)
@@ -53,25 +85,13 @@ def _exact_units(graph: Graph, program: Program) -> Program:
 @lru_cache(maxsize=64)
 def values(graph: Graph, n: int) -> Program:
     """(params, x, gates) ↦ f at n samples."""
-    with jax.enable_x64(True):
-        return program_of(
-            jax.vmap(graph.gated, _MANY),
-            graph.params,
-            stacked(graph.sample, n),
-            gate_structs(graph, n),
-        )
+    return _program(jax.vmap(graph.gated, _MANY), graph, n, gate_structs(graph, n))
 
 
 @lru_cache(maxsize=64)
 def quantities(graph: Graph, n: int) -> Program:
     """(params, x, gates) ↦ what each decision was about, at n samples."""
-    with jax.enable_x64(True):
-        return program_of(
-            jax.vmap(graph.quantities, _MANY),
-            graph.params,
-            stacked(graph.sample, n),
-            gate_structs(graph, n),
-        )
+    return _program(jax.vmap(graph.quantities, _MANY), graph, n, gate_structs(graph, n))
 
 
 @lru_cache(maxsize=64)
@@ -81,23 +101,10 @@ def jacobians(graph: Graph, n: int, wrt: tuple[int, ...]) -> Program:
     """
 
     def one(params: Any, sample: Any, gates: Any) -> Any:
-        leaves, structure = jax.tree.flatten(params)
+        output, mine = _of_leaves(lambda p: graph.gated(p, sample, gates).ravel(), params, wrt)
+        return _columns(jax.jacrev(output)(mine))
 
-        def output(chosen: list[Any]) -> Any:
-            mine = dict(zip(wrt, chosen, strict=True))
-            return graph.gated(
-                structure.unflatten([mine.get(i, leaf) for i, leaf in enumerate(leaves)]),
-                sample,
-                gates,
-            ).ravel()
-
-        blocks = jax.jacrev(output)([leaves[i] for i in wrt])
-        return jnp.concatenate([block.reshape(block.shape[0], -1) for block in blocks], axis=1)
-
-    with jax.enable_x64(True):
-        return program_of(
-            jax.vmap(one, _MANY), graph.params, stacked(graph.sample, n), gate_structs(graph, n)
-        )
+    return _program(jax.vmap(one, _MANY), graph, n, gate_structs(graph, n))
 
 
 @lru_cache(maxsize=64)
@@ -106,26 +113,15 @@ def pullbacks(graph: Graph, n: int, wrt: tuple[int, ...]) -> Program:
     what `jacobians` sums up to, without them.
     """
 
-    def pulled(params: Any, x: Any, gates: Any, c: Any) -> Any:
-        leaves, structure = jax.tree.flatten(params)
+    def pull(params: Any, x: Any, gates: Any, c: Any) -> Any:
+        def pair(params: Any) -> Any:
+            outputs = lambda sample, gate: graph.gated(params, sample, gate).ravel()  # noqa: E731
+            return (c * jax.vmap(outputs)(x, gates)).sum()
 
-        def paired(chosen: list[Any]) -> Any:
-            mine = dict(zip(wrt, chosen, strict=True))
-            params = structure.unflatten([mine.get(i, leaf) for i, leaf in enumerate(leaves)])
-            outputs = jax.vmap(lambda sample, gate: graph.gated(params, sample, gate).ravel())(
-                x, gates
-            )
-            return (c * outputs).sum()
+        paired, mine = _of_leaves(pair, params, wrt)
+        return _flat(jax.grad(paired)(mine))
 
-        return jnp.concatenate(
-            [leaf.reshape(-1) for leaf in jax.grad(paired)([leaves[i] for i in wrt])]
-        )
-
-    with jax.enable_x64(True):
-        cotangent = jax.ShapeDtypeStruct((n, graph.outputs), jnp.float64)
-        return program_of(
-            pulled, graph.params, stacked(graph.sample, n), gate_structs(graph, n), cotangent
-        )
+    return _program(pull, graph, n, gate_structs(graph, n), _cotangent(graph, n))
 
 
 @lru_cache(maxsize=64)
@@ -133,16 +129,12 @@ def gradients(graph: Graph, n: int) -> Program:
     """(params, x, c) ↦ ∇_θ Σ_i ⟨c_i, f_θ(x_i)⟩ at n samples, flat, of a graph without bends."""
 
     def gradient(params: Any, x: Any, c: Any) -> Any:
-        def paired(params: Any) -> Any:
+        def pair(params: Any) -> Any:
             return (c * jax.vmap(lambda sample: graph.gated(params, sample, ()))(x)).sum()
 
-        return jnp.concatenate(
-            [leaf.reshape(-1) for leaf in jax.tree.leaves(jax.grad(paired)(params))]
-        )
+        return _flat(jax.tree.leaves(jax.grad(pair)(params)))
 
-    with jax.enable_x64(True):
-        cotangent = jax.ShapeDtypeStruct((n, graph.outputs), jnp.float64)
-        return program_of(gradient, graph.params, stacked(graph.sample, n), cotangent)
+    return _program(gradient, graph, n, _cotangent(graph, n))
 
 
 @lru_cache(maxsize=64)
@@ -150,26 +142,14 @@ def input_jacobians(graph: Graph, n: int) -> Program:
     """(params, x, gates) ↦ the Jacobians (n, o, d) by the real entries of a sample, by reverse
     mode.
     """
+    kinds = [leaf.dtype for leaf in jax.tree.leaves(graph.sample)]
+    real = [i for i, dtype in enumerate(kinds) if jnp.issubdtype(dtype, jnp.floating)]
 
     def one(params: Any, sample: Any, gates: Any) -> Any:
-        leaves, structure = jax.tree.flatten(sample)
-        real = [i for i, leaf in enumerate(leaves) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+        output, mine = _of_leaves(lambda x: graph.gated(params, x, gates), sample, real)
+        return _columns(jax.jacrev(output)(mine))
 
-        def output(chosen: list[Any]) -> Any:
-            mine = dict(zip(real, chosen, strict=True))
-            return graph.gated(
-                params,
-                structure.unflatten([mine.get(i, leaf) for i, leaf in enumerate(leaves)]),
-                gates,
-            )
-
-        blocks = jax.jacrev(output)([leaves[i] for i in real])
-        return jnp.concatenate([block.reshape(block.shape[0], -1) for block in blocks], axis=1)
-
-    with jax.enable_x64(True):
-        return program_of(
-            jax.vmap(one, _MANY), graph.params, stacked(graph.sample, n), gate_structs(graph, n)
-        )
+    return _program(jax.vmap(one, _MANY), graph, n, gate_structs(graph, n))
 
 
 @lru_cache(maxsize=64)
@@ -182,22 +162,14 @@ def products(graph: Graph, n: int, directions: int) -> Program:
         value = lambda p: jax.vmap(graph.gated, _MANY)(p, x, gates).reshape(n, -1)  # noqa: E731
         return jax.vmap(lambda v: jax.jvp(value, (params,), (v,))[1])(v)
 
-    with jax.enable_x64(True):
-        shapes = (
-            graph.params,
-            stacked(graph.sample, n),
-            gate_structs(graph, n),
-            stacked(graph.params, directions),
-        )
-        return program_of(along, *shapes)
+    return _program(along, graph, n, gate_structs(graph, n), stacked(graph.params, directions))
 
 
 @lru_cache(maxsize=64)
 def segment_gradients(graph: Graph, n: int) -> Program:
     """(params, x, gates, added, c) ↦ `Graph.segment_gradient` for n samples."""
     gates = gate_structs(graph, n)
-    with jax.enable_x64(True):
-        added = tuple(jax.ShapeDtypeStruct(gate.shape, jnp.float64) for gate in gates)
-        cotangent = jax.ShapeDtypeStruct((n, graph.outputs + graph.decisions), jnp.float64)
-        many = jax.vmap(graph.segment_gradient, (None, 0, 0, 0, 0))
-        return program_of(many, graph.params, stacked(graph.sample, n), gates, added, cotangent)
+    added = tuple(jax.ShapeDtypeStruct(gate.shape, jnp.float64) for gate in gates)
+    cotangent = _cotangent(graph, n, graph.decisions)
+    many = jax.vmap(graph.segment_gradient, (None, 0, 0, 0, 0))
+    return _program(many, graph, n, gates, added, cotangent)

@@ -5,12 +5,21 @@ array's identity and whatever the x64 flag, as long as some jaxpr holds the copy
 read while the flag is on would spoil every later `jax.jit` of its owner, and one read while it is
 off every later reading with 64 bits. What is kept of a function therefore holds views of such
 arrays: other objects, the same numbers.
+
+Two things are computed with fewer bits on a GPU than float64 has (H200, JAX 0.11.2): the forward
+derivative of a windowed maximum, which is given the rule of `graph.bends.pooled`, and GELU by tanh
+after a matrix product, which XLA makes an epilogue of cuBLASLt with √(2/π) to eight digits where
+Triton's products are left out (`numerics.compiling`): outputs are off by 1e-10. The latter is known
+by its tanh; rounded to the 52 bits it has, tanh's argument is the same number and the pattern is no
+longer recognised.
 """
 
 import functools
 import inspect
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +28,102 @@ import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 
-from neuromanifold.graph.gpu_precision import steadied
-from neuromanifold.graph.rewriting import Rewriting
+from neuromanifold.graph.bends import pooled
+from neuromanifold.graph.primitives import Primitive, primitive_named
 from neuromanifold.numerics.precision import dtype_of, is_wide
+from neuromanifold.runtime.devices import devices
+
+
+def fully_precise(closed: Any) -> Any:
+    """Return the program with the operations that lose bits replaced; itself where it has none."""
+    return Rewriting(equation=_replace_imprecise).closed(closed)
+
+
+def fused(primitive: Primitive, dtype: Any) -> bool:
+    """Whether XLA would take the operation for part of a less exact one here."""
+    return primitive.fused_on_gpu and dtype == np.float64 and devices()[0].platform == "gpu"
+
+
+def tanh(z: Any) -> Any:
+    """tanh of float64, on its own."""
+    return jnp.tanh(jax.lax.reduce_precision(z, exponent_bits=11, mantissa_bits=52))
+
+
+def _replace_imprecise(equation: Any) -> Any:
+    primitive = primitive_named(equation.primitive.name)
+    sign = primitive.bend.pools if primitive.bend else 0
+    dtype: Any = getattr(equation.outvars[0].aval, "dtype", None) if equation.outvars else None
+    if sign and jnp.issubdtype(dtype, jnp.floating):
+        return _exchanged(equation, partial(pooled, sign, equation.params))
+    return _exchanged(equation, jax.jit(tanh)) if fused(primitive, dtype) else equation
+
+
+def _exchanged(equation: Any, function: Any) -> Any:
+    """The equation with another function of its one argument."""
+    given = equation.invars[0].aval
+    inner = jax.make_jaxpr(function)(jax.ShapeDtypeStruct(given.shape, given.dtype)).eqns[0]
+    return inner.replace(invars=equation.invars, outvars=equation.outvars)
+
+
+def _same(given: Any) -> Any:
+    return given
+
+
+@dataclass(frozen=True)
+class Rewriting:
+    """What becomes of each constant and of each equation, inner jaxprs first.
+
+    JAX knows a jaxpr again by its identity, so what stays equal stays the same object.
+    """
+
+    constant: Callable[[Any], Any] = _same
+    equation: Callable[[Any], Any] = _same
+
+    def closed(self, closed: Any) -> Any:
+        """A closed jaxpr, rewritten."""
+        consts, jaxpr = (
+            [self.constant(const) for const in closed.consts],
+            self._opened(closed.jaxpr),
+        )
+        same = jaxpr is closed.jaxpr and all(
+            a is b for a, b in zip(consts, closed.consts, strict=True)
+        )
+        return closed if same else jex.ClosedJaxpr(jaxpr, consts)
+
+    def _opened(self, jaxpr: Any) -> Any:
+        equations = [self.equation(self._within(equation)) for equation in jaxpr.eqns]
+        outputs = [self._atom(atom) for atom in jaxpr.outvars]
+        same = all(
+            a is b
+            for a, b in zip((*equations, *outputs), (*jaxpr.eqns, *jaxpr.outvars), strict=True)
+        )
+        return jaxpr if same else jaxpr.replace(eqns=equations, outvars=outputs)
+
+    def _within(self, equation: Any) -> Any:
+        atoms = [self._atom(atom) for atom in equation.invars]
+        options = {name: self._option(option) for name, option in equation.params.items()}
+        same = all(a is b for a, b in zip(atoms, equation.invars, strict=True))
+        same &= all(options[name] is option for name, option in equation.params.items())
+        return equation if same else equation.replace(invars=atoms, params=options)
+
+    def _option(self, option: Any) -> Any:
+        if isinstance(option, jex.ClosedJaxpr):
+            return self.closed(option)
+        if isinstance(option, jex.Jaxpr):
+            return self._opened(option)
+        if isinstance(option, tuple) and any(
+            isinstance(part, jex.ClosedJaxpr | jex.Jaxpr) for part in option
+        ):
+            parts = [self._option(part) for part in option]
+            if all(a is b for a, b in zip(parts, option, strict=True)):
+                return option
+            return tuple(parts) if type(option) is tuple else type(option)(*parts)
+        return option
+
+    def _atom(self, atom: Any) -> Any:
+        if not isinstance(atom, jex.Literal) or (value := self.constant(atom.val)) is atom.val:
+            return atom
+        return jex.Literal(value, atom.aval)
 
 
 def read(fn: Callable[..., Any], *arguments: Any) -> tuple[jex.ClosedJaxpr, Any]:
@@ -106,9 +208,9 @@ def _dtypes(jaxpr: Any) -> Iterator[Any]:
 
 
 def called(fn: Callable[..., Any], *arguments: Any) -> Any:
-    """`fn(*arguments)`, by way of its jaxpr, in all the bits of its dtypes (`graph.steady`)."""
+    """`fn(*arguments)`, by way of its jaxpr, in all the bits of its dtypes (`fully_precise`)."""
     closed, shapes = read(fn, *arguments)
-    return _run(steadied(closed), shapes, arguments)
+    return _run(fully_precise(closed), shapes, arguments)
 
 
 def as_written(fn: Callable[..., Any], *arguments: Any) -> Any:

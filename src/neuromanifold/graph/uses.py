@@ -7,7 +7,9 @@ share W′. Its part of the Jacobian is Σ_t d[o, b, t, c] a[b, t, k], d the cot
 matrices, Jacobian blocks and sketches need no more than a and d. Several products that use the leaf
 in the same arrangement W′ (the steps of a recurrent network) are one use with all their positions.
 A table whose rows are looked up is a use too, y[t, c] = W[i_t, c]: its a is a unit vector, of which
-only the index i_t is kept.
+only the index i_t is kept. A product with some rows of the same table (the head of a language model,
+few of whose logits are looked at) is tied to it: to Σ_t d[o, t, r] a[t, c], the derivative by row r,
+belongs the unit vector of r.
 """
 
 import math
@@ -33,7 +35,8 @@ class Use:
     Canonical sizes: `batch` products side by side, `positions` that share the leaf, `inner` and
     `outer` sizes of each. `tied` are further products of the leaf in the same arrangement: their
     positions come after its own. `constant` names the leaf that is added to the product entry by
-    entry, a bias, where it has the same cotangent.
+    entry, a bias, where it has the same cotangent. `rows` is the product that stands for looked-up
+    rows, and which they are.
     """
 
     node: Node
@@ -45,6 +48,7 @@ class Use:
     outer: int
     constant: int | None = None
     tied: tuple["Use", ...] = ()
+    rows: tuple["Use", np.ndarray] | None = None
 
     @property
     def products(self) -> tuple["Use", ...]:
@@ -127,19 +131,9 @@ def entering(program: Program, found: Sequence[Leaf], chosen: Sequence[int]) -> 
 
 
 def _leaf(program: Program, value: int) -> Leaf:
-    size, uses = math.prod(program.values[value].shape), []
-    front: list[tuple[int, Path]] = [(value, ())]
-    while front:
-        at, path = front.pop()
-        if at in program.outputs:
-            return Leaf(value, size, why="it is itself an output")
-        for node in program.consumers.get(at, ()):
-            if node.primitive.carries and _keeps(program, node):
-                front += [(out, (*path, (node, k))) for k, out in enumerate(node.outputs)]
-            elif (found := _products(program, node, at, path)) is not None:
-                uses += found
-            else:
-                return Leaf(value, size, why=f"it enters through {node.operation}")
+    size, uses = math.prod(program.values[value].shape), _followed(program, value)
+    if isinstance(uses, str):
+        return Leaf(value, size, why=uses)
     if not uses:
         return Leaf(value, size, why=NOT_USED)
     if _disjoint(program, value, uses):
@@ -147,6 +141,28 @@ def _leaf(program: Program, value: int) -> Leaf:
     if _same_arrangement(program, value, uses):
         return Leaf(value, size, (replace(uses[0], tied=tuple(uses[1:])),))
     return Leaf(value, size, why="several products share it")
+
+
+def _followed(program: Program, value: int, beside: Sequence[Node] = ()) -> list[Use] | str:
+    """The products that a value comes to through index maps, without its readers `beside`; or how
+    else it enters.
+    """
+    uses: list[Use] = []
+    front: list[tuple[int, Path]] = [(value, ())]
+    while front:
+        at, path = front.pop()
+        if at in program.outputs:
+            return "it is itself an output"
+        for node in program.consumers.get(at, ()):
+            if node in beside:
+                continue
+            if node.primitive.carries and _keeps(program, node):
+                front += [(out, (*path, (node, k))) for k, out in enumerate(node.outputs)]
+            elif (found := _products(program, node, at, path)) is not None:
+                uses += found
+            else:
+                return f"it enters through {node.operation}"
+    return uses
 
 
 def _keeps(program: Program, node: Node) -> bool:
@@ -178,7 +194,12 @@ def _arranged(use: Use, at: np.ndarray) -> np.ndarray:
 def entries(program: Program, value: int, path: Path) -> np.ndarray:
     """Which entry of the leaf stands at each place after the index maps."""
     shape = program.values[value].shape
-    return reduce(_moved, path, np.arange(math.prod(shape)).reshape(shape))
+    return carried(path, np.arange(math.prod(shape)).reshape(shape))
+
+
+def carried(path: Path, a: np.ndarray) -> np.ndarray:
+    """An array like a leaf, after the index maps."""
+    return reduce(_moved, path, a)
 
 
 def _moved(a: np.ndarray, step: tuple[Node, int]) -> np.ndarray:
@@ -249,18 +270,35 @@ def _sum(program: Program, leaf: Leaf) -> int | None:
 
 
 def looked_up(program: Program, leaf: Leaf) -> Use | None:
-    """The use of a table whose rows are looked up once, at indices that are inside it or moved
-    there; `None` for any other leaf.
+    """The use of a table whose rows are looked up, at indices that are inside it or moved there, or
+    multiplied as they are; `None` for any other leaf.
     """
-    readers = program.consumers.get(leaf.value, ())
-    if len(readers) != 1 or leaf.value in program.outputs:
+    tables = [
+        Use(node, 0, (), *sizes)
+        for node in program.consumers.get(leaf.value, ())
+        if isinstance(node.primitive.product, Lookup)
+        and (shapes := [program.values[i].shape for i in node.inputs])
+        and (sizes := node.primitive.product.sizes(node.options, shapes, 0)) is not None
+        and node.inputs.index(leaf.value) == 0
+    ]
+    products = _followed(program, leaf.value, [use.node for use in tables])
+    if not tables or isinstance(products, str):
         return None
-    [node], shapes = readers, [program.values[i].shape for i in readers[0].inputs]
-    product = node.primitive.product
-    if not isinstance(product, Lookup) or node.inputs[0] != leaf.value:
+    first, *others = tables
+    rows = [_as_rows(program, leaf.value, first, use) for use in products]
+    return None if None in rows else replace(first, tied=(*others, *filter(None, rows)))
+
+
+def _as_rows(program: Program, value: int, table: Use, use: Use) -> Use | None:
+    """A product with whole rows of a table as if these were looked up; None where it is of others."""
+    at = _arranged(use, entries(program, value, use.path))
+    rows = at[0, :, 0] // table.outer
+    if not np.array_equal(at[0], rows[:, None] * table.outer + np.arange(at.shape[2])):
         return None
-    sizes = product.sizes(node.options, shapes, 0)
-    return None if sizes is None else Use(node, 0, (), *sizes)
+    if len(at) != 1 or use.inner != table.outer:
+        return None
+    sizes = {"positions": use.outer, "inner": table.inner, "outer": table.outer}
+    return replace(use, **sizes, rows=(use, rows))
 
 
 def canonical_input(use: Use, other: Any, shape: tuple[int, ...]) -> Any:

@@ -10,13 +10,13 @@ from neuromanifold.inspection.inspection import Block, Inspection, Part
 from neuromanifold.inspection.live import LivePage
 from neuromanifold.inspection.timeline import Timeline
 from neuromanifold.inspection.tracker import Tracker
-from neuromanifold.inspection.units import LayerStatus
+from neuromanifold.inspection.units import LayerUnits
 
 __all__ = [
     "Block",
     "Descent",
     "Inspection",
-    "LayerStatus",
+    "LayerUnits",
     "LivePage",
     "Part",
     "Timeline",

@@ -5,19 +5,21 @@ before anything is computed.
 import jax
 import numpy as np
 
-from neuromanifold.graph.footprint import FIRST_BITS, footprint
+from neuromanifold.graph.footprint import FIRST_BITS, footprint, live_entries
+from neuromanifold.graph.uses import Use, leaves
 from neuromanifold.inspection.subject import Subject, exact_bytes
 from neuromanifold.models.model_kind import filters, perceptron
 from neuromanifold.numerics.validation import leading_axis
 from neuromanifold.symmetry.reduction.narrowing import PROBES
+from neuromanifold.tangent.kernel.routes import kept_numbers
 
 DENSE_KERNEL = 4096  # rows of a kernel whose eigenvalues are all computed
 LANCZOS_COUNT = 64  # eigenvalues of a larger one
 _LANCZOS_PRODUCTS = 150
 RANKED = 64  # samples whose representations are looked at along the network
-_INPUTS = 4  # at which scalings of channels are tried
+_INPUTS = 2  # at which scalings of channels are tried
 _TRIED = 12  # evaluations of f on the sample and on wide inputs that a reduction takes
-_FLOP, _WINDOWED, PRODUCT, ENTRY = 1e-10, 4e-10, 2e-10, 8e-9
+_FLOP, _WINDOWED, PRODUCT, ENTRY = 5e-11, 4e-10, 2e-10, 8e-9
 """Seconds on one core: an operation of a float64 network, one in a convolution, one in a product
 of residues, an entry of residues.
 """
@@ -36,7 +38,7 @@ _COMPILE, _COMPILE_NODE = 0.15, 0.004
 
 
 def duration(seconds: float) -> str:
-    """In words."""
+    """Say a number of seconds in words."""
     if seconds < 90:
         return f"{seconds:.0f} seconds"
     return f"{seconds / 3600:.1f} hours" if seconds > 5400 else f"{seconds / 60:.0f} minutes"
@@ -74,19 +76,27 @@ def units_seconds(s: Subject) -> float:
 def blocks_seconds(s: Subject) -> float:
     """Seconds of the Jacobian and the decompositions of its blocks, or of a few products."""
     m = min(s.rows, s.columns)
-    return compiling(s, 2) + passes(s, 30) + min(s.rows * s.columns, 2**22) * m * _FACTORED
+    pulls = passes(s, 3) * max(1.0, 16 / s.samples)
+    return compiling(s, 2) + pulls + min(s.rows * s.columns, 2**22) * m * _FACTORED
 
 
 def blocks_bytes(s: Subject) -> int:
-    """Bytes of a few rows of the Jacobian's size, twice."""
-    return 8 * 24 * s.columns
+    """Bytes of the parameters, one gradient and its sums in float64, and of what a pass at one
+    sample keeps.
+    """
+    return 8 * (3 * s.columns + kept_numbers(s.graph))
 
 
 def closed_seconds(s: Subject) -> float:
     """Seconds of following which parameters an open path runs through."""
     if not s.exactly:
-        return compiling(s, 2) + passes(s, 3)
+        return compiling(s, 2) + passes(s, 3) * max(1.0, 16 / s.samples)
     return 0.05 + s.samples * s.columns * ENTRY / 4
+
+
+def closed_bytes(s: Subject) -> int:
+    """Bytes of deciding the bends, or of one gradient at a time."""
+    return deciding_bytes(s) if s.exactly else blocks_bytes(s)
 
 
 def bottleneck_seconds(s: Subject) -> float:
@@ -103,12 +113,10 @@ def ranks_seconds(s: Subject) -> float:
     of forward passes, of one vector–Jacobian product for each of at most 64 outputs at four samples,
     and of compiling each block.
     """
-    shapes = [np.shape(leaf) for leaf in jax.tree.leaves(s.params)]
-    sides = [(shape[0], int(np.prod(shape[1:]))) for shape in shapes if len(shape) > 1]
-    cubes = sum(a * b * min(a, b) for a, b in sides)
+    cubes = sum(u.batch * u.outer * u.inner * min(u.outer, u.inner) for u in _uses(s))
     n = min(s.samples, RANKED)
-    pulled = 4 * min(s.outputs, 64) / s.samples
-    triangles = n * s.activations * max((min(a, b) for a, b in sides), default=0)
+    pulled = 4 * _pulled_outputs(s) / s.samples
+    triangles = sum(rows * c * min(rows, c) for rows, c in _representations(s))
     return (
         compiling(s, 4)
         + 2 * _FACTORED * (cubes + triangles)
@@ -117,8 +125,27 @@ def ranks_seconds(s: Subject) -> float:
 
 
 def ranks_bytes(s: Subject) -> int:
-    """Bytes of the parameters in float64, twice, and of the cotangents of all values at four samples."""
-    return 8 * (2 * s.columns + 4 * min(s.outputs, 64) * s.activations // 4)
+    """Bytes of the parameters in float64, of the representations' triangles, and of the values of a
+    pass at one sample with the cotangents that are alive at once.
+    """
+    live = live_entries(s.graph)
+    triangles = sum(min(rows, c) * c for rows, c in _representations(s))
+    return 8 * int(1.25 * s.columns + triangles + s.activations + _pulled_outputs(s) * live)
+
+
+def _representations(s: Subject) -> list[tuple[int, int]]:
+    """Rows and columns of what each product with a parameter gives."""
+    n = min(s.samples, RANKED)
+    return [(n * u.all_positions, u.batch * u.outer) for u in _uses(s)]
+
+
+def _uses(s: Subject) -> list[Use]:
+    return [u for leaf in leaves(s.graph.program, len(s.graph.parameters)) for u in leaf.uses]
+
+
+def _pulled_outputs(s: Subject) -> int:
+    """How many combinations of the outputs are followed back through the network."""
+    return s.outputs if s.outputs <= 64 else 16
 
 
 def reduction_seconds(s: Subject) -> float:
@@ -127,8 +154,23 @@ def reduction_seconds(s: Subject) -> float:
     """
     if perceptron(s.f):
         return 0.15 + passes(s, 15)
-    evaluations = passes(s, 1) * (1 + PROBES / s.samples) * _TRIED
+    evaluations = passes(s, 1) * (1 + _probes(s) / s.samples) * _TRIED
     return 3.0 + 30 * _COMPILE_NODE * len(s.graph.program.nodes) + evaluations
+
+
+def reduction_bytes(s: Subject) -> int:
+    """Bytes of deciding the bends; of other networks, of the parameters before and after and of the
+    outputs on the sample and on wide inputs.
+    """
+    if perceptron(s.f):
+        return deciding_bytes(s)
+    kept = (leading_axis(s.given) + _probes(s)) * s.outputs
+    return max(deciding_bytes(s), 8 * (4 * s.columns + 3 * kept))
+
+
+def _probes(s: Subject) -> int:
+    """How many wide inputs a reduction takes: fewer of a larger network."""
+    return min(PROBES, max(8, int(4e10 / s.operations)))
 
 
 def exact_seconds(s: Subject) -> float:
@@ -210,10 +252,12 @@ def dense_kernel(s: Subject) -> bool:
 
 
 def _kernel_bytes(s: Subject) -> int:
-    """Bytes of the kernel with its eigenvalues, the parameters in float64, and the factors of a
-    single sample.
+    """Bytes of the kernel with its eigenvalues, the parameters in float64, a pass at a single
+    sample and the factors of two.
     """
-    return 8 * int(3 * s.rows**2 + 2 * s.columns + 2 * s.kernel.per_sample + s.kernel.per_pair)
+    plan = s.kernel
+    factors = 2 * plan.passes + 4 * (plan.held + plan.formed)
+    return 8 * int(3 * s.rows**2 + 1.25 * s.columns + factors + plan.per_pair)
 
 
 def spectrum_bytes(s: Subject) -> int:
@@ -243,12 +287,10 @@ def scalings_seconds(s: Subject) -> float:
 
 
 def scalings_bytes(s: Subject) -> int:
-    """Bytes of nine copies of the parameters in float64 (two points, two products at each, what the
-    device holds meanwhile), and of
-    what a pass keeps."""
-    return (
-        0 if perceptron(s.f) or filters(s.f) else 8 * (9 * s.columns + 2 * _INPUTS * s.activations)
-    )
+    """Bytes of three copies of the parameters in float64, and of the values at two samples."""
+    if perceptron(s.f) or filters(s.f):
+        return 0
+    return 8 * (3 * s.columns + 2 * live_entries(s.graph))
 
 
 def curvature_seconds(s: Subject) -> float:

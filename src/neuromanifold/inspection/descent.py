@@ -5,6 +5,8 @@ curvature.
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from neuromanifold.models.arguments import Model
 from neuromanifold.models.losses import Loss
 from neuromanifold.numerics.results import Result
@@ -33,10 +35,12 @@ class Descent(Result):
 
 
 def descent(f: Model, params: Any, x: Any, y: Any, loss: Loss) -> Descent:
-    """Alignment, sharpness and learning rate of a network on a sample with targets."""
+    """Alignment, sharpness and learning rate of a network on a sample with targets; targets that
+    are zero, as of a differential equation's residual, have no direction to be aligned with.
+    """
     return Descent(
         alignment(f, params, x, y, loss=loss),
-        kernel_alignment(f, params, x, y),
+        kernel_alignment(f, params, x, y) if np.any(y) else float("nan"),
         sharpness(f, params, x, y, loss=loss, rtol=_RTOL),
         getattr(loss, "__name__", type(loss).__name__),
     )

@@ -1,11 +1,13 @@
-"""`inspect`: the geometry of one network on one sample, asked of the rooms above and returned as
-one result.
-"""
+"""`inspect`: everything that the library can say about one network on one sample, as one result."""
 
 import math
+import sys
 import time
 import warnings
 from collections import Counter
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -15,7 +17,13 @@ from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.inspection.costs import duration
 from neuromanifold.inspection.inspection import INTERRUPTED, Inspection, Part
 from neuromanifold.inspection.sections import SECTIONS, LeftOut, Section, reduced_on
-from neuromanifold.inspection.subject import MOST_ROWS, Subject, default_samples, thinned
+from neuromanifold.inspection.subject import (
+    MOST_ROWS,
+    Subject,
+    default_samples,
+    places_of,
+    thinned,
+)
 from neuromanifold.models.arguments import (
     Model,
     Params,
@@ -28,7 +36,7 @@ from neuromanifold.models.arguments import (
 from neuromanifold.models.function import output_shape, restricted
 from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.models.model_kind import perceptron
-from neuromanifold.numerics.precision import boundary
+from neuromanifold.numerics.precision import boundary, is_floating
 from neuromanifold.numerics.validation import (
     check_param_types,
     leading_axis,
@@ -36,8 +44,97 @@ from neuromanifold.numerics.validation import (
     sample_arrays,
 )
 from neuromanifold.runtime.memory import give_back, memory_budget
-from neuromanifold.runtime.progress import Bar, shown
 from neuromanifold.runtime.untrusted_files import first_line
+
+Bar = Callable[[int], None]
+_LONG = 5.0
+_TRUSTED, _MOST = 2.0, 4.0
+
+
+@dataclass
+class Clock:
+    """What is left, by the estimates and by how they have done so far. `seconds` are those of the
+    sections, in their order.
+
+    >>> clock = Clock((10.0, 20.0), now=lambda: 0.0)
+    >>> clock.begin(1, at=15.0)                     # the first took half as long again as it should have
+    >>> clock.left(at=20.0), round(clock.done(at=20.0), 3)
+    (25.0, 0.444)
+    """
+
+    seconds: Sequence[float]
+    now: Callable[[], float] = time.perf_counter
+
+    def __post_init__(self) -> None:
+        self._started = self._begun = self.now()
+        self._index, self._pace = 0, 1.0
+
+    def begin(self, index: int, at: float | None = None) -> None:
+        """Section `index` begins. The pace is what the finished ones took over their estimates,
+        once these are long enough to tell.
+        """
+        self._index, self._begun = index, self.now() if at is None else at
+        planned = sum(self.seconds[:index])
+        if planned >= _TRUSTED:
+            self._pace = min(_MOST, max(1 / _MOST, (self._begun - self._started) / planned))
+
+    def left(self, at: float | None = None) -> float:
+        """Seconds that are left, the section at work counted down to nothing."""
+        at = self.now() if at is None else at
+        present, later = self.seconds[self._index], sum(self.seconds[self._index + 1 :])
+        return max(0.0, self._pace * present - (at - self._begun)) + self._pace * later
+
+    def done(self, at: float | None = None) -> float:
+        """The share of the time that has gone."""
+        at = self.now() if at is None else at
+        gone = at - self._started
+        return gone / max(gone + self.left(at), 1e-9)
+
+
+@contextmanager
+def show_progress(progress: bool | None, sections: Sequence[tuple[str, float]]) -> Generator[Bar]:
+    """A function that takes the index of the section which begins; the estimate is written first
+    where it is long. Without an answer (`None`) it is shown where standard error is a terminal.
+    """
+    if not (sys.stderr.isatty() if progress is None else progress) or not sections:
+        yield lambda index: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+    from rich.text import Text
+
+    console = Console(stderr=True, highlight=False)
+    if (total := sum(seconds for _, seconds in sections)) > _LONG:
+        parts = ", ".join(f"{title} {seconds:.0f} s" for title, seconds in sections if seconds >= 1)
+        console.print(
+            f"about {total:.0f} s in all ({parts}); Ctrl-C keeps what is done", markup=False
+        )
+    clock = Clock([seconds for _, seconds in sections])
+
+    class Left(ProgressColumn):
+        """About how many seconds are left."""
+
+        def render(self, task: Task) -> Text:
+            bar.update(task.id, completed=clock.done())
+            return Text(f"about {round(clock.left())} s left")
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), Left())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=1.0)
+
+        def begin(index: int) -> None:
+            title, seconds = sections[index]
+            clock.begin(index)
+            bar.update(task, description=f"{title}, about {max(1, round(seconds))} s")
+
+        yield begin
 
 
 class SectionFailed(UserWarning):
@@ -59,22 +156,28 @@ def inspect(
     exact: bool | None = None,
     loss: Loss = mse,
     samples: int | None = None,
+    outputs: Any = None,
     memory: int | str | None = None,
     patience: float | int = 600,
     wrt: Any = None,
-    progress: bool = False,
+    progress: bool | None = None,
 ) -> Inspection:
-    """The geometry of a network on a sample: functional dimension with its proof, regions, units,
-    kernel, symmetries.
+    """Look at a network on a sample: how many parameter directions matter, why the others do not,
+    which units are off, and whether a smaller network computes the same.
 
-    Any model is accepted; what needs a perceptron, piecewise-linear activations, more `memory` or
-    more than `patience` seconds is left out, and the result says why. Sections run in the order of
-    what they are estimated to cost; `progress=True` shows them, and the estimate. `exact=None` uses
-    exact arithmetic wherever the network allows it. Of a large sample `samples` are taken, evenly
-    spaced (as many as 5,000 rows of the Jacobian, or the memory, allow). `wrt` names the parameters
-    that count, as for `nm.ntk`; the others are constants. `loss` is what alignment
-    and learning rate are about; where `y` are indicators of classes, the fit is the accuracy. An
-    interrupt (Ctrl-C) ends the section at work; what is done is returned.
+    Any model is accepted. A section that needs a perceptron, piecewise-linear activations, more
+    `memory` or more than `patience` seconds is left out, and the result says why. Cheap sections run
+    first; in a terminal a bar shows them with an estimate of the time (`progress=False`: never,
+    `True`: always). Ctrl-C stops the section that is running, and returns what is finished.
+
+    `exact=None` uses exact arithmetic wherever the network allows it. If there are more samples than
+    give 5,000 rows of the Jacobian, or fit the memory, evenly spaced ones are taken; `samples` says
+    how many. `outputs` says which outputs rank and kernel are about: how many, drawn at random, or an
+    index of one sample's output, such as `np.s_[-1, :8]` for eight logits of the last token. By default
+    all are, or eight where one sample has more than 5,000 (of a language model evenly spaced words
+    after the last token). `wrt` names the parameters that count, as
+    in `nm.ntk`; the others are constants. `loss` is the loss for alignment and learning rate; where
+    the rows of `y` are indicators of classes, the fit is the accuracy.
 
     >>> net = nm.MLP((1, 3, 1))
     >>> inspection = nm.inspect(net, net.init(key=jax.random.key(0)), np.linspace(-2, 2, 50)[:, None])
@@ -86,17 +189,17 @@ def inspect(
         check_model(f)
         check_param_types(params)
         f, params = restricted(f, params, wrt)
-    subject = subject_of(f, params, x, y, exact, samples, memory, loss, patience=patience)
+    subject = subject_of(f, params, x, y, exact, samples, memory, loss, outputs, patience=patience)
     asked = [
         s for s in SECTIONS if (y is not None or s.field not in _OF_TARGETS) and s.concerns(subject)
     ]
     left_out = {
         s.field: why
         for s in asked
-        if (why := s.obstacle(subject) or too_much(s, subject, patience))
+        if (why := s.obstacle(s.asked(subject)) or too_much(s, s.asked(subject), patience, s.grows))
     }
     chosen = _by_cost([s for s in asked if s.field not in left_out], subject)
-    with shown(progress, [(s.title, s.seconds(subject)) for s in chosen]) as bar:
+    with show_progress(progress, [(s.title, s.seconds(s.asked(subject))) for s in chosen]) as bar:
         found, parts = _computed(chosen, subject, bar)
     others = [Part(s.title, 0.0, left_out[s.field]) for s in asked if s.field in left_out]
     return Inspection(
@@ -104,7 +207,8 @@ def inspect(
         n_params=subject.columns,
         n_samples=subject.samples,
         n_given=leading_axis(subject.given),
-        n_outputs=subject.outputs,
+        n_outputs=subject.seen.outputs,
+        n_all_outputs=subject.outputs,
         n_inputs=subject.graph.inputs,
         n_reduced=leading_axis(reduced_on(subject)),
         affine_dimension=subject.graph.affine_dimension if found.get("regions") else 0,
@@ -128,6 +232,7 @@ def subject_of(
     samples: Any,
     memory: Any,
     loss: Loss,
+    outputs: Any = np.s_[...],
     most_rows: int = MOST_ROWS,
     patience: float = math.inf,
 ) -> Subject:
@@ -147,24 +252,30 @@ def subject_of(
         raise ValueError(
             f"`samples` is {samples!r}; pass how many of the {given} samples to look at."
         )
-    outputs = int(np.prod(output_shape(f, params, x), dtype=int))
+    with boundary(params, x):
+        shape = output_shape(f, params, x)
+    words = not any(map(is_floating, jax.tree.leaves(x)))
+    places = places_of(outputs, shape, most_rows, words=words)
+    looked_at = math.prod(shape) if places is None else len(places)
     shapes = [np.shape(leaf) for leaf in jax.tree.leaves(params)]
-    n = min(given, samples or default_samples(outputs, shapes, budget, most_rows))
+    n = min(given, samples or default_samples(looked_at, shapes, budget, most_rows))
     whole, x, y = x, thinned(x, n), None if y is None else thinned(np.asarray(y), n)
     with boundary(params, x):
         checked(f, params, x)
     exactly = trace(f, params, x).exact if exact is None else exact
-    return Subject(f, params, x, y, whole, exactly, budget, loss, patience)
+    return Subject(f, params, x, y, whole, exactly, budget, loss, patience, places)
 
 
-def too_much(section: Any, subject: Subject, patience: float | int) -> str:
-    """Why a section or a measure costs more than it may, where it does."""
+def too_much(section: Any, subject: Subject, patience: float | int, grows: bool = True) -> str:
+    """Why a section or a measure costs more than it may, where it does; `grows` says whether its
+    memory does with the samples.
+    """
     seconds, size = section.seconds(subject), section.bytes(subject)
     fewer = " or fewer `samples`" if subject.samples > 1 else ""
     if size > subject.budget:
         return (
             f"it would take {_amount(size)} and the budget is {_amount(subject.budget)}: pass "
-            f"more `memory`{fewer}"
+            f"more `memory`{fewer if grows else ''}"
         )
     if seconds > patience:
         return f"it would take about {duration(seconds)}: pass more `patience`{fewer}"
@@ -182,7 +293,7 @@ def _amount(size: int) -> str:
 
 def _by_cost(sections: list[Section], subject: Subject) -> list[Section]:
     """Cheapest first, each after the one that it needs."""
-    cost = {s.field: s.seconds(subject) for s in sections}
+    cost = {s.field: s.seconds(s.asked(subject)) for s in sections}
     return sorted(
         sections, key=lambda s: (max(cost[s.field], cost.get(s.needs, 0.0)), bool(s.needs))
     )
@@ -198,7 +309,7 @@ def _computed(
         give_back()
         begun = time.perf_counter()
         try:
-            found[section.field] = section.compute(subject)
+            found[section.field] = section.compute(section.asked(subject))
             parts.append(Part(section.title, time.perf_counter() - begun))
         except LeftOut as reason:
             parts.append(Part(section.title, time.perf_counter() - begun, str(reason)))
@@ -237,11 +348,12 @@ def _program(graph: Graph) -> tuple[str, ...]:
         f"{count} × {name}" if count > 1 else name for name, count in used.most_common()
     )
     units = [graph.units[mine[0]] for mine in graph.stages if graph.units[mine[0]].switches]
+    size = sum(unit.size for unit in units)
+    bends = f"{len(graph.units):,} of them have kinks (ReLU, maximum, absolute value), with {size:,} units"
     return (
         *(f"it is {name}" for name, holds in kinds if holds),
         f"{len(graph.program.nodes):,} operations: {listed}",
-        f"it bends at {len(graph.units):,} of them (ReLU, maximum, absolute value), with "
-        f"{sum(u.size for u in units):,} units",
+        *([bends] if size else []),
     )
 
 

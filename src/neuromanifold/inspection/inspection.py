@@ -11,7 +11,7 @@ import numpy as np
 from neuromanifold.bottleneck.along import RanksAlong
 from neuromanifold.bottleneck.structure import BottleneckStructure
 from neuromanifold.inspection.descent import Descent
-from neuromanifold.inspection.units import LayerStatus, kinds_of
+from neuromanifold.inspection.units import LayerUnits, kinds_of
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics.drawing import Curve, bar, card, chart, colours_of, table_of
 from neuromanifold.numerics.rank import Rank, rank_from_spectrum
@@ -27,6 +27,9 @@ Row = tuple[str, str, str]
 INTERRUPTED = "interrupted"
 _SETTLED = 0.05
 """A rank that stands still for this share of the samples is said to have settled."""
+_TRIED = "at every input tried"
+_CLEAR_GAP = 1e3
+"""Below, a numerical rank depends on where the line is drawn."""
 
 
 @dataclass(frozen=True)
@@ -57,14 +60,14 @@ class Inspection:
 
     `exact` is the functional dimension with its certificate, `float64` and `float32` what a
     numerical rank says, `growth` the exact rank on the first 1, …, n samples, `closed` how many
-    parameters no open path runs through. `regions` belongs to piecewise-linear networks, `layers`
-    to those with units that switch (on all `n_given` samples), `bottleneck` to perceptrons, `ranks` along the
-    network to all others;
-    `account` is that of exact graphs of at most 5,000 parameters, `symmetries` are those by
-    structure of larger networks, `reduction` goes by neurons or channels and holds on
-    `n_reduced` samples. `blocks` are the parameters by layer. `fit` is r² (or what `fit_name` says) where targets were given, `descent`
-    alignment and learning rate. `program` says what the network is as a program, `tensors` names
-    its parameters. What was not computed is `None`, and `parts` says why.
+    parameters no open path runs through. Rank and kernel are about `n_outputs` of `n_all_outputs`
+    outputs. `regions` belongs to piecewise-linear networks, `layers` to those with units that
+    switch (on all `n_given` samples), `bottleneck` to perceptrons, `ranks` along the network to all
+    others. `account` is that of exact graphs of at most 5,000 parameters, `symmetries` are those by
+    structure of larger networks, `reduction` goes by neurons or channels and holds on `n_reduced`
+    samples. `blocks` are the parameters by layer. `fit` is r² (or what `fit_name` says) where
+    targets were given, `descent` alignment and learning rate. `program` says what the network is as
+    a program, `tensors` names its parameters. What was not computed is `None`; `parts` says why.
     """
 
     model: str
@@ -89,13 +92,14 @@ class Inspection:
     float32: Rank | None = None
     spectrum: Spectrum | None = None
     regions: int | None = None
-    layers: tuple[LayerStatus, ...] | None = None
+    layers: tuple[LayerUnits, ...] | None = None
     closed: int | None = None
     account: DimensionAccount | None = None
     symmetries: StructuralSymmetries | None = None
     conserved: ConservedQuantities | None = None
     reduction: Reduction | None = None
     n_reduced: int = 0
+    n_all_outputs: int = 0
     blocks: tuple[Block, ...] | None = None
     bottleneck: BottleneckStructure | None = None
     ranks: RanksAlong | None = None
@@ -153,11 +157,19 @@ class Inspection:
         if self.account is None:
             limited = used == self.rows_of_jacobian
             rest = "not to be seen on so few samples" if limited else "change nothing here"
-            return (("change the function", used), (rest, self.n_params - used))
+            return ((f"change {self.changed}", used), (rest, self.n_params - used))
         return (
             ("change the function", used),
             *((name, count) for name, count in self.account.rows[1:] if count),
         )
+
+    @property
+    def bottleneck_layers(self) -> tuple[int, ...]:
+        """The layers of the bottleneck, counted from 1: those that could have a higher rank."""
+        found = self.bottleneck
+        if found is None or not found.rank:
+            return ()
+        return tuple(l for l in found.layers if found.rank < min(found.net.widths[l - 1 : l + 1]))
 
     @property
     def units(self) -> str:
@@ -193,16 +205,38 @@ class Inspection:
         inputs would reveal more.
         """
         rows, D = self.rows_of_jacobian, self.n_params
-        allowed = f"{counted(self.n_samples, 'sample')} × {counted(self.n_outputs, 'output')}"
+        allowed = f"{counted(self.n_samples, 'sample')} × {self._outputs}"
         whole = counted(D, "parameter direction")
         if self.dimension is None:
             return f"{allowed} can show at most {min(rows, D):,} of {whole}; the rank was not computed."
         here, found = self._here(self.n_samples), int(self.dimension)
         if found == D:
-            return f"{here} all of the {whole} change the function."
+            return f"{here} all of the {whole} change {self.changed}."
         if found == rows:
             return self._limited(here, allowed, whole)
-        return f"{here} {found:,} of {whole} change the function{self._elsewhere(found)}"
+        if self.exact is None and float(self.dimension.gap) < _CLEAR_GAP:
+            return (
+                f"{here} about {found:,} of {whole} change {self.changed} in float64; the singular "
+                "values have no clear gap there."
+            )
+        change = "changes" if found == 1 else "change"
+        return f"{here} {found:,} of {whole} {change} {self.changed}{self._elsewhere(found)}"
+
+    @property
+    def _chosen(self) -> bool:
+        return self.n_outputs < self.n_all_outputs
+
+    @property
+    def _outputs(self) -> str:
+        """How many outputs, and of how many where some were chosen."""
+        if self._chosen:
+            return f"{self.n_outputs:,} of {counted(self.n_all_outputs, 'output')}"
+        return counted(self.n_outputs, "output")
+
+    @property
+    def changed(self) -> str:
+        """What the directions that count change: the function, or the outputs looked at."""
+        return f"the {self._outputs} looked at" if self._chosen else "the function"
 
     def _here(self, n: int) -> str:
         return "On this one sample" if n == 1 else f"On these {n:,} samples"
@@ -211,11 +245,12 @@ class Inspection:
         """The headline where the rank is all that the sample can show: what still says something
         comes first.
         """
-        limit = f"{allowed} can show {self.rows_of_jacobian:,} of {whole} at most, and all of these show"
-        if self.spectrum is None or np.isnan(self.spectrum.effective_rank):
+        rows = self.rows_of_jacobian
+        limit = f"{allowed} can show at most {rows:,} of {whole}, and all of these show"
+        if rows == 1 or self.spectrum is None or np.isnan(self.spectrum.effective_rank):
             return f"{limit}: the sample is the limit."
         rank = f"about {self.spectrum.effective_rank:.1f}"
-        return f"{here} {rank} directions carry the tangent kernel (its effective rank); {limit}."
+        return f"{here} {rank} directions make up the tangent kernel (its effective rank); {limit}."
 
     def _elsewhere(self, found: int) -> str:
         """The end of the headline: what inputs beyond the sample would reveal."""
@@ -282,7 +317,8 @@ class Inspection:
         if self.regions is None:
             return ""
         found, enough = account.chain[:2]
-        where = f"More samples in the same {counted(account.regions, 'linear region')}"
+        regions = f"{account.regions:,} linear regions" if account.regions > 1 else "linear region"
+        where = f"More samples in the same {regions}"
         return (
             f"{where} would show {enough:,}." if enough > found else f"{where} would show no more."
         )
@@ -300,8 +336,14 @@ class Inspection:
         if self.layers:
             off, cells = sum(s.off for s in self.layers), sum(s.cells for s in self.layers)
             verb = "is" if off == 1 else "are"
-            units = kinds_of(self.layers)
-            parts.append(f"{off:,} of {cells:,} {units} {verb} off {_all_of(self.n_given)}")
+            some = (
+                "the one sample" if self.n_given == 1 else f"some of the {self.n_given:,} samples"
+            )
+            parts.append(
+                f"{off:,} of {cells:,} {self.units} {verb} off {_all_of(self.n_given)}"
+                if off
+                else f"all {cells:,} {self.units} are on at {some}"
+            )
         if self.reduction is not None and self.reduction.parameters_saved:
             left = self.n_params - self.reduction.parameters_saved
             same = f"a network with {left:,} of the {self.n_params:,} parameters computes the same "
@@ -314,12 +356,17 @@ class Inspection:
         chosen = (
             f"; {self.n_samples:,} of the {self.n_given:,} samples, evenly spaced" if few else ""
         )
+        outputs = (
+            f"; rank and kernel are about {self._outputs}, and `outputs` chooses which"
+            if self._chosen
+            else ""
+        )
         rows = [
             ("parameters", f"{self.n_params:,}", "D, all numbers that training may change"),
             (
                 "samples × outputs",
                 f"{self.n_samples:,} × {self.n_outputs:,}",
-                f"{size:,} rows of the Jacobian{chosen}",
+                f"{counted(size, 'row')} of the Jacobian{chosen}{outputs}",
             ),
         ]
         return (
@@ -355,7 +402,11 @@ class Inspection:
         rows: list[Row] = []
         if self.closed is not None:
             zero = "zero" if self.exact is not None else "0.0 in float64"
-            remark = f"their derivative is {zero} at every sample: no path through them is open"
+            remark = (
+                f"their derivative is {zero} at every sample: no path through them is open"
+                if self.closed
+                else "each moves the outputs at some sample"
+            )
             rows.append(("parameters without effect", f"{self.closed:,}", remark))
         if self.account is not None:
             free = self.n_params - int(self.account.functional)
@@ -386,7 +437,7 @@ class Inspection:
         """
         few = account.chain[1] - account.chain[0]
         parts = (
-            ("at every input tried", account.everywhere, account.unexplained_everywhere),
+            (_TRIED, account.everywhere, account.unexplained_everywhere),
             ("on the sample's regions only", account.on_regions, account.unexplained_on_regions),
             ("on the sample only", {FEW: few}, 0),
         )
@@ -395,17 +446,22 @@ class Inspection:
             named = [(name, count) for name, count in counts.items() if count]
             named += [("unexplained", unexplained)] if unexplained else []
             if named:
-                listed = ", ".join(f"{count:,} {self._called(name)}" for name, count in named)
+                listed = ", ".join(
+                    f"{count:,} {self._called(name, everywhere=where == _TRIED)}"
+                    for name, count in named
+                )
                 texts.append(f"{where}: {listed}")
-        return "; ".join(texts)
+        return "; ".join(texts) or "all of them change the function"
 
-    def _called(self, name: str) -> str:
-        """A source of the account as the end of "182 directions …"."""
+    def _called(self, name: str, *, everywhere: bool) -> str:
+        """A source of the account as the end of "182 directions …". How many units are inactive is
+        known for the sample, not for every input tried.
+        """
         if name == INACTIVE and self.layers:
             units = counted(sum(s.inactive for s in self.layers), "inactive unit")
-            return f"directions of {units}"
+            return f"directions of {'inactive units' if everywhere else units}"
         if name == FEW:
-            return "for want of samples in a region"
+            return "because a region has too few samples"
         return name if name.startswith(("confined", "unexplained")) else f"of {name}"
 
     def _reduction_remark(self, reduction: Reduction) -> str:
@@ -416,7 +472,7 @@ class Inspection:
             besides = f"; not looked at: the channels of {unseen}" if unseen else ""
             return f"no smaller one found: no unit or channel is off, constant or a copy {where}{besides}"
         net = perceptron(reduction.net)
-        noun = "channel" if net is None else "neuron"
+        noun = "channel" if self.units == "channels" else "unit"
         fewer = (
             f"{counted(reduction.neurons_saved, noun)} fewer"
             if reduction.neurons_saved
@@ -432,9 +488,9 @@ class Inspection:
             bound = self.affine_dimension * self.regions * self.n_outputs
             binding = bound < min(self.rows_of_jacobian, self.n_params)
             allowed = (
-                f"with enough samples in each they would allow a functional dimension of {bound:,}"
+                f"they allow a functional dimension of at most {bound:,}, however many samples they hold"
                 if binding
-                else "patterns of units on and off"
+                else "different patterns of units on and off"
             )
             rows.append(("linear regions sampled", f"{self.regions:,}", allowed))
         if self.layers:
@@ -443,11 +499,11 @@ class Inspection:
                 f"; on all {self.n_given:,} samples given" if self.n_given > self.n_samples else ""
             )
             for kind, counts in (
-                ("active", [s.on for s in self.layers]),
-                ("inactive", [s.off for s in self.layers]),
+                ("on", [s.on for s in self.layers]),
+                ("off", [s.off for s in self.layers]),
             ):
                 remark = f"by layer: {_listed(counts)}{over}"
-                rows.append((f"always-{kind} {units}", f"{sum(counts):,} of {of}", remark))
+                rows.append((f"{units} always {kind}", f"{sum(counts):,} of {of}", remark))
         return rows
 
     def _kernel_rows(self) -> list[Row]:
@@ -455,14 +511,16 @@ class Inspection:
         if s is None:
             return []
         trace = (
-            "their sum was not computed: it needs more memory"
+            "their sum would need more memory"
             if np.isnan(s.trace)
-            else f"their sum is {s.trace:.4g}"
+            else f"they sum to {s.trace:.4g}"
         )
+        if s.size == 1:
+            return [("NTK eigenvalue", f"{s.eigenvalues[0]:.4g}", "the only one")]
         how = (
-            f"of {s.size:,}, all computed"
+            f"of {s.size:,} eigenvalues"
             if s.complete
-            else f"the {len(s.eigenvalues):,} largest of {s.size:,} by {s.method}"
+            else f"of {s.size:,} eigenvalues, the {len(s.eigenvalues):,} largest by {s.method}"
         )
         rows = [("NTK largest eigenvalue", f"{s.eigenvalues[0]:.4g}", f"{how}; {trace}")]
         if not np.isnan(s.effective_rank):
@@ -470,7 +528,7 @@ class Inspection:
                 (
                     "  effective rank",
                     f"{s.effective_rank:.2f}",
-                    "about how many directions carry the sum",
+                    "about how many directions make up the kernel",
                 )
             )
         return (
@@ -495,7 +553,12 @@ class Inspection:
             (
                 "  alignment",
                 f"{d.alignment:.4g}",
-                f"of the kernel with the gradient; with the targets {d.kernel_alignment:.3f} of 1",
+                "of the kernel with the gradient"
+                + (
+                    f"; with the targets {d.kernel_alignment:.3f} of 1"
+                    if np.isfinite(d.kernel_alignment)
+                    else "; the targets are zero"
+                ),
             ),
         ]
 
@@ -504,11 +567,11 @@ class Inspection:
             return []
         found = self.bottleneck
         norm = (
-            f"squared parameters sum to {found.squared_norm:.4g}, and must to "
-            f"{found.norm_bound:.4g} at least for this function"
+            f"the squared parameters sum to {found.squared_norm:.4g}, and no network of this depth "
+            f"computes the function with less than {found.norm_bound:.4g}"
         )
-        narrower = [l for l in found.layers if found.rank < min(found.net.widths[l - 1 : l + 1])]
-        if not narrower or not found.rank:
+        narrower = self.bottleneck_layers
+        if not narrower:
             why = (
                 f"only layers that have no more than {counted(found.rank, 'singular value')} look like one"
                 if found.layers and found.rank
@@ -537,7 +600,8 @@ class Inspection:
             (
                 "ranks along the network",
                 f"{len(short)} of {len(layers)}",
-                f"weight matrices below full rank{_named(short)}",
+                f"weight matrices below full rank{_named(short)}"
+                + (f"; not looked at{_named(found.left_out)}" if found.left_out else ""),
             ),
             (
                 "  representations",
@@ -554,13 +618,11 @@ class Inspection:
                 if blocks
                 else ""
             )
-            rows.append(
-                (
-                    "  Jacobians to the output",
-                    f"{int(least.to_output)} of {least.of}",
-                    f"smallest rank at {counted(len(found.cuts), 'cut')}, on {counted(found.jacobians_at, 'sample')}{smallest}",
-                )
-            )
+            cuts = f"{counted(len(found.cuts), 'cut')} of the network"
+            at = counted(found.jacobians_at, "sample")
+            remark = f"smallest rank over {cuts}, on {at}{smallest}"
+            least_of = f"{int(least.to_output)} of {least.of}"
+            rows.append(("  Jacobians to the output", least_of, remark))
         return rows
 
     def _left_out_rows(self) -> list[Row]:
@@ -617,7 +679,7 @@ def _percent(part: int, whole: int) -> str:
 def _gap(rank: Rank) -> str:
     gap = float(rank.gap)
     sketched = ", sketched" if rank.sketched else ""
-    return f"{'nothing dropped' if np.isinf(gap) else f'gap in the spectrum {gap:.2g}'}{sketched}"
+    return f"{'no singular value counts as zero' if np.isinf(gap) else f'gap in the spectrum {gap:.2g}'}{sketched}"
 
 
 def _listed(counts: Iterable[int]) -> str:
@@ -642,4 +704,4 @@ def _by_kind(found: StructuralSymmetries) -> str:
     besides = f"; not looked at: the channels of {unseen}" if unseen else ""
     if not listed:
         return f"{least}no rule of structure applies{besides}"
-    return f"{least}{listed}; elements drawn moved f by {found.deviation:.0e}{besides}"
+    return f"{least}{listed}; random ones moved f by {found.deviation:.0e}{besides}"

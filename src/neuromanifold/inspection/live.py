@@ -97,7 +97,7 @@ class LivePage:
 
     @property
     def url(self) -> str:
-        """Where to look."""
+        """Return the address of the page."""
         return "http://{}:{}/".format(*self.address)
 
     @property

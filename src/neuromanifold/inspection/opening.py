@@ -3,6 +3,7 @@ is trained where nothing is given.
 """
 
 import re
+import sys
 from typing import Any
 
 import jax
@@ -80,8 +81,8 @@ def fitting(y: Any, shape: tuple[int, ...], n: int) -> np.ndarray:
     if y.size == n and len(shape) == 1 and np.isin(y, np.arange(shape[0])).all():
         return np.eye(shape[0])[y.ravel().astype(int)]
     raise ValueError(
-        f"`--targets` has shape {y.shape} but the outputs have {(n, *shape)}; pass one row a "
-        "sample, or one class 0, 1, … each."
+        f"`--targets` has shape {y.shape} but the outputs have {(n, *shape)}; pass one row for "
+        "each sample, or its class: 0, 1, …"
     )
 
 
@@ -97,6 +98,30 @@ def check_loss_fits(name: str | None, y: Any) -> None:
             "`--loss` is cross_entropy and the network has 1 output; it needs one for each class: "
             "pass mse, or another network."
         )
+
+
+def index_of(text: str | None) -> Any:
+    """What `--outputs` says: a number, or an index of integers and slices.
+
+    >>> index_of("8"), index_of("-1, :8"), index_of("2:")
+    (8, (-1, slice(None, 8, None)), (slice(2, None, None),))
+    """
+    if text is None or re.fullmatch(r"\s*\d+\s*", text):
+        return None if text is None else int(text)
+
+    def part(word: str) -> Any:
+        ends = [int(end) if end.strip() else None for end in word.split(":")]
+        return ends[0] if len(ends) == 1 else slice(*ends)
+
+    try:
+        found = tuple(part(word) for word in text.split(","))
+    except (TypeError, ValueError):
+        found = (None,)
+    if None in found:
+        raise ValueError(
+            f"`--outputs` is {text!r}; pass how many, such as 8, or an index, such as '-1, :8'."
+        )
+    return found
 
 
 def loss_named(name: str) -> Loss:
@@ -120,6 +145,6 @@ def example(epochs: int, seed: int) -> tuple[Any, Any, Any, Any]:
         loss=losses.mse,
         optimizer=adam_l2(0.01, 1e-4),
         batch_size=16,
-        progress=True,
+        progress=sys.stderr.isatty(),
     )
     return net, jax.tree.map(lambda leaf: leaf[0], training.params), dataset.x, dataset.y

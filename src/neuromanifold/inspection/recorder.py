@@ -172,7 +172,9 @@ def _sharpness(s: Subject, reference: Reference) -> Values:
 
 
 def _kernel_drift(s: Subject, reference: Reference) -> Values:
-    """‖Θ − Θ₀‖_F / ‖Θ₀‖_F, Θ the tangent kernel summed over outputs."""
+    """‖Θ − Θ₀‖_F / ‖Θ₀‖_F, Θ the tangent kernel summed over outputs, and its effective rank
+    exp(−Σ p log p), p = λ/Σλ of its eigenvalues.
+    """
     s = reference.restated(s)
     params = jax.tree.map(lambda a: np.asarray(a, np.float64), s.params)
     kernel = np.asarray(ntk(s.f, params, s.x, trace=True, memory=s.budget))
@@ -182,8 +184,15 @@ def _kernel_drift(s: Subject, reference: Reference) -> Values:
     return {
         "kernel_drift": float(np.linalg.norm(kernel - reference.kernel) / size)
         if size > 0
-        else np.nan
+        else np.nan,
+        "effective_rank": _effective_rank(kernel),
     }
+
+
+def _effective_rank(kernel: np.ndarray) -> float:
+    values = np.linalg.eigvalsh(kernel)
+    shares = values[values > 0] / values[values > 0].sum()
+    return float(np.exp(-(shares * np.log(shares)).sum())) if len(shares) else 0.0
 
 
 def _conserved(s: Subject, reference: Reference) -> Values:

@@ -22,6 +22,7 @@ from neuromanifold.models.files.factory import module_with_factory
 from neuromanifold.models.model_kind import perceptron, with_all_biases
 from neuromanifold.models.storage import layer_names
 from neuromanifold.numerics.precision import is_floating
+from neuromanifold.numerics.results import counted
 from neuromanifold.runtime.files import check_output, write_atomically
 from neuromanifold.runtime.packages import need
 from neuromanifold.symmetry.reduction.reduce import Reduction, reduce_width
@@ -135,7 +136,7 @@ def _check_data(data: str | None) -> None:
 def _said(found: Reduction, whole: Any, small: Any) -> str:
     before, after = (sum(p.numel() for p in each.parameters()) for each in (whole, small))
     return (
-        f"{before:,} → {after:,} parameters, {found.neurons_saved:,} channels fewer; "
+        f"{before:,} → {after:,} parameters, {counted(found.neurons_saved, 'unit')} fewer; "
         f"{found.evidence}"
     )
 

@@ -14,7 +14,6 @@ import numpy as np
 
 from neuromanifold.bottleneck.along import RanksAlong, ranks_along
 from neuromanifold.bottleneck.structure import BottleneckStructure, bottleneck_structure
-from neuromanifold.graph.reading import called
 from neuromanifold.graph.walk import NoExactAnswer, refuse_inexact
 from neuromanifold.inspection.costs import (
     LANCZOS_COUNT,
@@ -23,6 +22,7 @@ from neuromanifold.inspection.costs import (
     blocks_bytes,
     blocks_seconds,
     bottleneck_seconds,
+    closed_bytes,
     closed_seconds,
     curvature_seconds,
     deciding_bytes,
@@ -38,6 +38,7 @@ from neuromanifold.inspection.costs import (
     passes,
     ranks_bytes,
     ranks_seconds,
+    reduction_bytes,
     reduction_seconds,
     scalings_bytes,
     scalings_seconds,
@@ -49,12 +50,12 @@ from neuromanifold.inspection.costs import (
 )
 from neuromanifold.inspection.descent import Descent, descent
 from neuromanifold.inspection.inspection import Block
-from neuromanifold.inspection.subject import Subject, thinned
+from neuromanifold.inspection.subject import Subject, thinned, wide_leaf
 from neuromanifold.inspection.units import statuses
 from neuromanifold.models.model_kind import filters, perceptron
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import first_rows
-from neuromanifold.numerics.precision import arithmetic, is_floating
+from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.numerics.rank import Rank, rank_from_spectrum
 from neuromanifold.numerics.validation import leading_axis
 from neuromanifold.regions.patterns import require_piecewise_linear
@@ -90,7 +91,8 @@ class LeftOut(Exception):
 @dataclass(frozen=True)
 class Section:
     """`field` of the inspection that it fills; `needs` is the section whose result it starts
-    from, `concerns` says of which networks it is asked.
+    from, `concerns` says of which networks it is asked; `of_rows` are those that read rows of the
+    Jacobian.
     """
 
     field: str
@@ -101,6 +103,18 @@ class Section:
     bytes: Callable[[Subject], int] = lambda s: 0
     needs: str = ""
     concerns: Callable[[Subject], bool] = lambda s: True
+    of_rows: bool = False
+
+    @property
+    def grows(self) -> bool:
+        """Whether its memory grows with the samples: others take one sample after another."""
+        return self.of_rows and self.field != "blocks"
+
+    def asked(self, s: Subject) -> Subject:
+        """The network with the outputs that the section is about: where those were chosen, what is
+        read off rows of the Jacobian is about them alone.
+        """
+        return s.seen if self.of_rows else s
 
 
 def bent(s: Subject) -> str:
@@ -119,7 +133,7 @@ def _linear_regions(s: Subject) -> str:
 
 def _without_lines(reason: str) -> str:
     """Without lines of our own code, which a user of another library did not write."""
-    return re.sub(r" \(\S*neuromanifold\S* \(\w+\)\)", "", reason)
+    return re.sub(r" \(\S*neuromanifold\S* \([\w.]+\)\)", "", reason)
 
 
 def _exactly(s: Subject) -> str:
@@ -156,56 +170,39 @@ def _closed(s: Subject) -> int:
     """
     with contextlib.suppress(NoExactAnswer):
         return int(s.geometry.decided.zero_columns.sum())
-    with arithmetic():
-        params, x = jax.tree.map(_widened, (s.params, s.x))
-        values, pull = jax.vjp(lambda p: called(s.f, p, x), params)
-        direction = np.random.default_rng(0).normal(size=values.shape)
-        (moved,) = pull(direction)
-        return sum(int((np.asarray(leaf) == 0).sum()) for leaf in jax.tree.leaves(moved))
-
-
-def _widened(leaf: Any) -> Any:
-    return np.asarray(leaf, np.float64) if is_floating(leaf) else leaf
-
-
-_PROBES = 8  # random rows that shares of the kernel's trace are estimated from
+    return s.pulled[1]
 
 
 def _blocks(s: Subject) -> tuple[Block, ...]:
     """Layer by layer, the rank of J_l and ‖J_l‖²/‖J‖²: of J itself where it is small, else from
-    E‖J_lᵀv‖² = ‖J_l‖² over random v.
+    Σ‖J_liᵀv‖² over random v, one or more at each sample i, whose mean is ‖J_l‖².
     """
     names = [name.rpartition(".")[0] or name for name in s.graph.parameters]
     if perceptron(s.f):
         names = [f"layer {int(name) + 1}" for name in names]
     sizes = [int(np.size(leaf)) for leaf in jax.tree.leaves(s.params)]
     members = {name: [k for k, other in enumerate(names) if other == name] for name in names}
-    small = not _cheap(s)
-    with arithmetic():
-        params, x = jax.tree.map(_widened, (s.params, s.x))
-        rows = np.asarray(jacobian(s.f, params, x)) if small else _probed(s, params, x)
-    if not np.isfinite(rows).all():
+    ranks: dict[str, int | None] = dict.fromkeys(members)
+    if _cheap(s):
+        squares = s.pulled[0]
+    else:
+        with arithmetic():
+            rows = np.asarray(jacobian(s.f, *jax.tree.map(wide_leaf, (s.params, s.x))))
+        if np.isfinite(rows).all():
+            rows = rows / (np.abs(rows).max(initial=0.0) or 1.0)
+            parts = np.split(rows, np.cumsum(sizes)[:-1], axis=1)
+            for name, mine in members.items():
+                ranks[name] = _rank_of(np.concatenate([parts[k] for k in mine], axis=1))
+            squares = np.array([(part**2).sum() for part in parts])
+        else:
+            squares = np.full(len(sizes), np.inf)
+    if not np.isfinite(squares).all():
         raise LeftOut("its entries overflow float64 at these values")
-    rows = rows / (np.abs(rows).max(initial=0.0) or 1.0)
-    parts = np.split(rows, np.cumsum(sizes)[:-1], axis=1)
-    grouped = {
-        name: np.concatenate([parts[k] for k in mine], axis=1) for name, mine in members.items()
-    }
-    whole = float((rows**2).sum()) or 1.0
+    whole = float(squares.sum()) or 1.0
     return tuple(
-        Block(name, J.shape[1], _rank_of(J) if small else None, float((J**2).sum()) / whole)
-        for name, J in grouped.items()
-        if J.shape[1]
-    )
-
-
-def _probed(s: Subject, params: Any, x: Any) -> np.ndarray:
-    """Some rows Jᵀv for random v."""
-    values, pull = jax.vjp(lambda p: called(s.f, p, x), params)
-    rng = np.random.default_rng(0)
-    moved = [pull(rng.normal(size=values.shape))[0] for _ in range(_PROBES)]
-    return np.stack(
-        [np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(row)]) for row in moved]
+        Block(name, count, ranks[name], float(squares[mine].sum()) / whole)
+        for name, mine in members.items()
+        if (count := sum(sizes[k] for k in mine))
     )
 
 
@@ -252,6 +249,17 @@ def _cheap(s: Subject) -> str:
     return f"left out of large Jacobians ({s.rows:,} × {s.columns:,} entries)" if large else ""
 
 
+def _float64_obstacle(s: Subject) -> str:
+    if s.exactly:
+        return _cheap(s)
+    held = 24 * s.rows * s.columns <= s.budget
+    return (
+        ""
+        if held or not dense_kernel(s)
+        else f"the Jacobian has {s.rows:,} × {s.columns:,} entries; the kernel's eigenvalues say it"
+    )
+
+
 def _spectrum(s: Subject) -> Spectrum:
     try:
         return spectrum(
@@ -283,8 +291,11 @@ def _is_large(s: Subject) -> bool:
 
 def _account_obstacle(s: Subject) -> str:
     long = account_seconds(s) > _LONGEST_ACCOUNT
-    return _exactly(s) or (
-        "it would take minutes: `nm.dimension_account(f, params, x)` makes it" if long else ""
+    chosen = "it is about all outputs, and some were chosen" if s.places else ""
+    return (
+        _exactly(s)
+        or chosen
+        or ("it would take minutes: `nm.dimension_account(f, params, x)` makes it" if long else "")
     )
 
 
@@ -362,17 +373,18 @@ SECTIONS = (
         "layers", "units", lambda s: statuses(s.f, s.graph, s.patterns, s.other_patterns()), bent,
         units_seconds, deciding_bytes, "regions",
     ),
-    Section("exact", "exact rank", _exact_rank, _exactly, exact_seconds, exact_bytes_of),
-    Section("growth", "rank by number of samples", _growth, _growth_obstacle, growth_seconds, exact_bytes_of, "exact"),
+    Section("exact", "exact rank", _exact_rank, _exactly, exact_seconds, exact_bytes_of, of_rows=True),
+    Section("growth", "rank by number of samples", _growth, _growth_obstacle, growth_seconds, exact_bytes_of, "exact", of_rows=True),
     Section(
         "closed", "parameters without effect", _closed, lambda s: "",
-        closed_seconds, deciding_bytes, "regions",
+        closed_seconds, closed_bytes, "regions",
     ),
-    Section("blocks", "parameters by layer", _blocks, lambda s: "", blocks_seconds, blocks_bytes),
-    Section("float64", "float64 rank", float64_rank, lambda s: _cheap(s) if s.exactly else "", float64_seconds, float64_bytes),
-    Section("float32", "float32 rank", lambda s: single_precision_rank(s.f, s.params, s.x), _cheap, float32_seconds),
+    Section("blocks", "parameters by layer", _blocks, lambda s: "", blocks_seconds, blocks_bytes, of_rows=True),
+    Section("float64", "float64 rank", float64_rank, _float64_obstacle,
+            float64_seconds, float64_bytes, of_rows=True),
+    Section("float32", "float32 rank", lambda s: single_precision_rank(s.f, s.params, s.x), _cheap, float32_seconds, of_rows=True),
     Section("descent", "alignment and learning rate", _descent, lambda s: "", curvature_seconds),
-    Section("spectrum", "kernel", _spectrum, lambda s: "", spectrum_seconds, spectrum_bytes),
+    Section("spectrum", "kernel", _spectrum, lambda s: "", spectrum_seconds, spectrum_bytes, of_rows=True),
     Section(
         "account", "account of the parameters", _account, _account_obstacle, account_seconds,
         lambda s: 6 * 8 * s.columns**2, "exact", lambda s: not _is_large(s),
@@ -380,7 +392,7 @@ SECTIONS = (
     Section(
         "symmetries", "symmetries by structure",
         lambda s: structural_symmetries(s.f, s.params, s.x), lambda s: "",
-        symmetries_seconds, lambda s: 6 * 8 * s.columns, concerns=_is_large,
+        symmetries_seconds, lambda s: 7 * 8 * s.columns, concerns=_is_large,
     ),
     Section(
         "conserved", "conserved quantities", lambda s: conserved(s, lambda: s.scalings), lambda s: "",
@@ -388,7 +400,7 @@ SECTIONS = (
     ),
     Section(
         "reduction", "equivalent smaller network", _reduction, _reduction_obstacle,
-        reduction_seconds, deciding_bytes, "regions",
+        reduction_seconds, reduction_bytes, "regions",
     ),
     Section(
         "bottleneck", "bottleneck", _bottleneck, lambda s: "", bottleneck_seconds,

@@ -6,22 +6,24 @@ import contextlib
 import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from neuromanifold.graph.graph import Graph
+from neuromanifold.graph.graph import Graph, trace
+from neuromanifold.graph.interpret import interpret
 from neuromanifold.graph.products import Convolution
 from neuromanifold.graph.program import Node, Program
-from neuromanifold.graph.reading import evaluated
+from neuromanifold.graph.reading import called, evaluated
 from neuromanifold.graph.selection import select
 from neuromanifold.graph.uses import entering, leaves
 from neuromanifold.graph.walk import NoExactAnswer
-from neuromanifold.models.arguments import Model, Signature
-from neuromanifold.models.function import output_shape
+from neuromanifold.models.arguments import Model, RowByRow, Signature
+from neuromanifold.models.function import flat_outputs, output_shape
 from neuromanifold.models.losses import Loss, cross_entropy, mse
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.models.model_kind import require_perceptron
@@ -37,13 +39,98 @@ from neuromanifold.tangent.rank.geometry import Geometry
 from neuromanifold.tangent.rank.jacobian import n_columns
 
 MOST_ROWS = 5_000
+FEW_OUTPUTS = 8
+"""So many outputs are looked at where one sample has more than `MOST_ROWS`."""
 _BATCH = 1_000
+_PULLS = 16  # products Jᵀv at single samples, or as many as there are samples
+
+
+@dataclass(frozen=True)
+class ChosenOutputs(RowByRow):
+    """Some entries of what `f` gives for a sample, by their places in the flat output."""
+
+    f: Model
+    places: tuple[int, ...]
+
+    def __call__(self, params: Any, x: Any) -> Any:
+        """The chosen entries, (n, count), and no others are computed."""
+        params, x = jax.tree.map(jnp.asarray, (params, x))
+        graph = _chosen(self, Signature.of(params), Signature.of_sample(x), widest(params, x))
+
+        def one(sample: Any) -> Any:
+            inputs = [*jax.tree.leaves(params), *jax.tree.leaves(sample)]
+            return interpret(graph.program, inputs, None)[0]
+
+        return jax.vmap(one)(x)
+
+    def of(self, params: Any, x: Any) -> Any:
+        """The chosen entries of all, (n, count)."""
+        outputs = called(self.f, params, x)
+        parts = _box(self.places, np.shape(outputs)[1:]) if isinstance(outputs, jax.Array) else None
+        if parts is None:
+            return flat_outputs(self.f, params, x)[:, np.array(self.places)]
+        ends = [(r.start, r.stop, r.step) for r in (range(len(outputs)), *parts)]
+        return jax.lax.slice(outputs, *zip(*ends, strict=True)).reshape(len(outputs), -1)
+
+
+@lru_cache(maxsize=16)
+def _chosen(chosen: ChosenOutputs, params: Signature, x: Signature, dtype: np.dtype) -> Graph:
+    """The program of the chosen outputs at one sample."""
+    graph = trace(chosen.of, params.structs(), x.structs(), dtype=dtype, whole=True)
+    return graph.with_needed_parts()
+
+
+def _box(places: Sequence[int], shape: tuple[int, ...]) -> tuple[range, ...] | None:
+    """The places as a range along each axis, where they are that."""
+    axes = [sorted(set(map(int, axis))) for axis in np.unravel_index(np.array(places), shape)]
+    ranges = [range(a[0], a[-1] + 1, a[1] - a[0] if len(a) > 1 else 1) for a in axes]
+    grid = np.ravel(np.arange(math.prod(shape)).reshape(shape)[np.ix_(*ranges)])
+    return tuple(ranges) if np.array_equal(grid, places) else None
+
+
+def places_of(
+    outputs: Any, shape: tuple[int, ...], most: int, *, words: bool = False
+) -> tuple[int, ...] | None:
+    """The places of the outputs that are looked at; `None` stands for all of them.
+
+    A number is how many, drawn at random; anything else is an index into one sample's output.
+    Nobody's choice is all, or `FEW_OUTPUTS` where there are more than `most`: drawn at random, or
+    evenly spaced `words` after the last token.
+
+    >>> places_of(np.s_[-1, :2], (3, 4), 100), places_of(None, (3, 4), 100), len(places_of(5, (3, 4), 100))
+    ((8, 9), None, 5)
+    >>> places_of(None, (2, 800), 100, words=True)
+    (800, 900, 1000, 1100, 1200, 1300, 1400, 1500)
+    """
+    size = math.prod(shape)
+    if outputs is ... or (outputs is None and size <= most):
+        return None
+    if outputs is None and words and len(shape) > 1 and shape[-1] >= FEW_OUTPUTS:
+        step = shape[-1] // FEW_OUTPUTS
+        return tuple(range(size - shape[-1], size, step)[:FEW_OUTPUTS])
+    count = FEW_OUTPUTS if outputs is None else outputs
+    if isinstance(count, int) and not isinstance(count, bool):
+        if count < 1:
+            raise ValueError(f"`outputs` is {count}; pass how many of the {size:,} to look at.")
+        drawn = np.random.default_rng(0).choice(size, min(count, size), replace=False)
+        return None if count >= size else tuple(map(int, np.sort(drawn)))
+    try:
+        found = np.ravel(np.arange(size).reshape(shape)[outputs])
+    except (IndexError, TypeError, ValueError):
+        found = np.zeros(0, int)
+    if not found.size or isinstance(outputs, bool):
+        raise ValueError(
+            f"`outputs` is {outputs!r}, and one sample's output has shape {shape}; pass how many "
+            "to look at, or an index of them such as np.s_[-1, :8]."
+        )
+    return tuple(dict.fromkeys(map(int, found)))
 
 
 @dataclass(frozen=True, eq=False)
 class Subject:
     """A network on a sample `x`, which was chosen from the samples `given`; `budget` is in bytes,
-    `patience` in seconds.
+    `patience` in seconds. `places` are the outputs whose derivatives are rows of the Jacobian, all
+    where it is None.
     """
 
     f: Model
@@ -55,6 +142,14 @@ class Subject:
     budget: int
     loss: Loss = mse
     patience: float = math.inf
+    places: tuple[int, ...] | None = None
+
+    @cached_property
+    def seen(self) -> "Subject":
+        """The same network with those outputs alone that are looked at."""
+        if self.places is None:
+            return self
+        return replace(self, f=ChosenOutputs(self.f, self.places), places=None)
 
     @property
     def samples(self) -> int:
@@ -210,12 +305,45 @@ class Subject:
         nodes = [n for n in program.nodes if isinstance(n.primitive.product, Convolution)]
         return min(self.operations, 2.0 * sum(_multiplications(program, node) for node in nodes))
 
+    @cached_property
+    def pulled(self) -> tuple[np.ndarray, int]:
+        """‖J_lᵀv‖² for each array of parameters, summed over random v at every sample, and how many
+        columns of J are zero: those where Jᵀv is 0.0, which no rounding makes of another number.
+        """
+        with arithmetic():
+            often = -(-_PULLS // self.samples)
+            repeated = jax.tree.map(lambda a: np.repeat(a, often, axis=0), self.x)
+            params, x = promote((self.params, repeated), np.float64)
+            squares, closed = _pulled(self.f, params, x, jax.random.key(0))
+            return np.asarray(squares), int(closed)
+
     def _alike(self, x: Any) -> tuple[Any, Any]:
         """Parameters and samples in one precision: convolutions do not take two."""
         return promote((self.params, x), widest(self.params, x))
 
 
-@lru_cache(maxsize=128)
+@partial(jax.jit, static_argnums=0)
+def _pulled(f: Model, params: Any, x: Any, key: Any) -> tuple[Any, Any]:
+    """One sample after another, so that one gradient at a time is held."""
+
+    def one(carried: Any, sample: Any) -> tuple[Any, None]:
+        squares, seen, key = carried
+        key, own = jax.random.split(key)
+        values, pull = jax.vjp(
+            lambda p: flat_outputs(f, p, jax.tree.map(lambda a: a[None], sample)), params
+        )
+        (moved,) = pull(jax.random.normal(own, values.shape, values.dtype))
+        moved = jax.tree.leaves(moved)
+        squares = squares + jnp.stack([jnp.vdot(leaf, leaf) for leaf in moved])
+        return (squares, [a | (b != 0) for a, b in zip(seen, moved, strict=True)], key), None
+
+    leaves = jax.tree.leaves(params)
+    start = (jnp.zeros(len(leaves)), [jnp.zeros(np.shape(a), bool) for a in leaves], key)
+    (squares, seen, _), _ = jax.lax.scan(one, start, x)
+    return squares, sum((~a).sum() for a in seen)
+
+
+@lru_cache(maxsize=64)
 def _operations(f: Model, params: Signature, x: Signature) -> float:
     """The floating-point operations that XLA counts in `f` at arguments of these shapes."""
     lowered = evaluated.lower(f, params.structs(), x.structs())
@@ -227,6 +355,11 @@ def _multiplications(program: Program, node: Node) -> int:
     kernel = program.values[node.inputs[1]].shape
     channels = kernel[node.options["dimension_numbers"].rhs_spec[0]]
     return math.prod(program.values[node.outputs[0]].shape) * math.prod(kernel) // channels
+
+
+def wide_leaf(leaf: Any) -> Any:
+    """Reals in float64, other arrays as they are."""
+    return np.asarray(leaf, np.float64 if is_floating(leaf) else None)
 
 
 def _wide(leaf: Any) -> jax.ShapeDtypeStruct:

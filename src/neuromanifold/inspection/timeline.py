@@ -18,6 +18,7 @@ from neuromanifold.runtime.files import write_text
 TITLES = {
     "loss": "loss",
     "functional_dimension": "functional dimension",
+    "effective_rank": "effective rank of the kernel",
     "always_off": "units always off",
     "always_on": "units always on",
     "alignment": "alignment",

@@ -40,19 +40,22 @@ from neuromanifold.runtime.pickling import ByName
 class Tracker:
     """Measures a network every so many steps of a training loop, in any framework.
 
-    `model` is a function `f(params, x)`, and the loop calls `tracker(step, params)`; or a PyTorch
-    or nnx module, which the tracker reads where it is, and the loop calls `tracker(step)`. The
-    module is not touched, nor put into evaluation mode: a copy is. For a linen module the loop
-    hands over its `variables`, for an Equinox module the module of the step or `(module, state)`,
-    for a function of Haiku `params` or `(params, state)`. `kwargs` and `output` are those of
-    `nm.from_torch`: fixed arguments of the module, and a function that picks what is meant from its
-    output (`lambda y: y.logits`). Measured are functional dimension (exactly where the network
-    allows it), units that are always off or always on, loss, alignment and sharpness (these with
-    `y`), how far the tangent kernel has moved from the first record, and conserved quantities. The
-    sample is thinned to 1,000 rows of the Jacobian, or to `samples`. What takes more than
-    `patience` seconds a record, or more `memory`, is left out, and `tracker.timeline` says why.
-    With `folder`, each record is on disk when the call returns: `timeline.csv`, and an event file
-    for TensorBoard.
+    - `model` is a function `f(params, x)`; then the loop calls `tracker(step, params)`.
+    - Or it is a PyTorch or nnx module; then the loop calls `tracker(step)`, and the tracker reads the
+      module where it is. The module is not changed; a copy is put into evaluation mode.
+    - For a linen module the loop passes its `variables`, for an Equinox module the module of the step
+      or `(module, state)`, for a function of Haiku `params` or `(params, state)`.
+
+    The tracker measures the functional dimension (exactly where the network allows it), the units
+    that are always off or always on, how far the tangent kernel has moved from the first record, and
+    conserved quantities; with targets `y` also loss, alignment and sharpness.
+
+    `kwargs` and `output` are those of `nm.from_torch`: fixed arguments of the module, and a function
+    that picks one of its outputs (`lambda y: y.logits`). Of a large sample as many samples are taken
+    as give 1,000 rows of the Jacobian, or `samples`. A measure that takes more than `patience`
+    seconds for a record, or more `memory`, is left out, and `tracker.timeline` says why. With
+    `folder`, each record is on disk when the call returns: `timeline.csv`, and an event file for
+    TensorBoard.
 
     >>> net, x = nm.MLP((1, 4, 1)), np.linspace(-1, 1, 20)[:, None]
     >>> tracker, params = nm.Tracker(net, x, x**2, every=10), net.init(key=jax.random.key(0))

@@ -14,7 +14,7 @@ from neuromanifold.models.model_kind import perceptron
 
 
 @dataclass(frozen=True)
-class LayerStatus:
+class LayerUnits:
     """The units of one hidden layer (of one bend, where the network is no perceptron) on the
     sample.
 
@@ -39,7 +39,7 @@ class LayerStatus:
         """Which units, channels or features (`kind`) are off at every sample and every place, by
         their numbers.
 
-        >>> LayerStatus(3, 0, 2, shares=np.array([0.0, 0.4, 0.0])).dead
+        >>> LayerUnits(3, 0, 2, shares=np.array([0.0, 0.4, 0.0])).dead
         (0, 2)
         """
         return tuple(map(int, np.flatnonzero(self.shares == 0)))
@@ -65,7 +65,7 @@ class LayerStatus:
         return self.width - self.active - self.inactive
 
 
-def kinds_of(layers: Sequence[LayerStatus]) -> str:
+def kinds_of(layers: Sequence[LayerUnits]) -> str:
     """What the cells of the layers are, in the plural: units, channels, features."""
     found = list(dict.fromkeys(f"{status.kind}s" for status in layers))
     return " and ".join(found)
@@ -76,7 +76,7 @@ def statuses(
     graph: Graph,
     patterns: Sequence[np.ndarray],
     others: Iterable[Sequence[np.ndarray]] = (),
-) -> tuple[LayerStatus, ...]:
+) -> tuple[LayerUnits, ...]:
     """From the activation pattern (samples, units) of each layer, and those of `others`, further
     batches of samples. Places in the windows of a maximum are not counted: one always wins.
 
@@ -118,15 +118,13 @@ def _named(f: Any, graph: Graph, count: int) -> list[tuple[str, tuple[int, ...],
 
 def _status(
     count: np.ndarray, n: int, name: str, shape: tuple[int, ...], axis: int | None
-) -> LayerStatus:
+) -> LayerUnits:
     """Of the number of samples, of `n`, at which each unit is on."""
     on, off = count == n, count == 0
     channels = shape[axis] if len(shape) == 3 and axis is not None else 0
     dead = int(_by(axis or 0, off, shape).all(axis=1).sum()) if channels else 0
     kind, shares = _shares(count / n, shape, axis)
-    return LayerStatus(
-        len(count), int(on.sum()), int(off.sum()), name, channels, dead, kind, shares
-    )
+    return LayerUnits(len(count), int(on.sum()), int(off.sum()), name, channels, dead, kind, shares)
 
 
 def _shares(on: np.ndarray, shape: tuple[int, ...], axis: int | None) -> tuple[str, np.ndarray]:

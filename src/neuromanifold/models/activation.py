@@ -215,7 +215,7 @@ def _piecewise_linear(name: str, left: float, right: float) -> Activation:
 
 
 def leaky_relu(alpha: float = 0.01) -> Activation:
-    """σ(z) = z for z > 0 and αz otherwise."""
+    """Return σ(z) = z for z > 0 and αz otherwise, α = `alpha`."""
     if not isinstance(alpha, (int, float)) or not math.isfinite(alpha):
         raise ValueError(f"`alpha` is {alpha!r}; pass a finite number.")
     return _leaky_relu(float(alpha))
@@ -231,7 +231,7 @@ _LARGEST_DEGREE = 1000
 
 
 def power(degree: int) -> Activation:
-    """σ(z) = z^d, homogeneous of degree d on all real scalars: (cz)^d = c^d z^d."""
+    """Return σ(z) = z^d, d = `degree`, homogeneous on all real scalars: (cz)^d = c^d z^d."""
     if (
         not isinstance(degree, (int, float))
         or not math.isfinite(degree)

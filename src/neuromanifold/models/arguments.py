@@ -3,6 +3,7 @@ once for each shape.
 """
 
 import inspect
+import itertools
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ import numpy as np
 from neuromanifold.graph.reading import coarsest
 from neuromanifold.models.function import flat_outputs, output_shape
 from neuromanifold.models.losses import Loss, cross_entropy
-from neuromanifold.numerics.compiling import run_once
+from neuromanifold.numerics.compiling import release_programs, run_once
 from neuromanifold.numerics.precision import dtype_of, is_traced, promote, widest
 from neuromanifold.numerics.validation import (
     check_finite,
@@ -45,18 +46,18 @@ class Signature(NamedTuple):
 
     @staticmethod
     def of(tree: Any) -> "Signature":
-        """That of arrays."""
+        """Return the signature of a pytree of arrays."""
         leaves, structure = jax.tree.flatten(tree)
         return Signature(structure, tuple((a.shape, a.dtype) for a in leaves))
 
     @staticmethod
     def of_sample(x: Any) -> "Signature":
-        """That of a batch of one sample of x."""
+        """Return the signature of a batch of one sample of `x`."""
         leaves, structure = jax.tree.flatten(x)
         return Signature(structure, tuple(((1, *a.shape[1:]), a.dtype) for a in leaves))
 
     def structs(self) -> Any:
-        """The pytree of shapes and dtypes."""
+        """Return the pytree of shapes and dtypes."""
         return jax.tree.unflatten(
             self.structure, [jax.ShapeDtypeStruct(*leaf) for leaf in self.leaves]
         )
@@ -99,8 +100,15 @@ def check_model(f: Any) -> None:
     _check_arguments(f)
 
 
-@lru_cache(maxsize=1024)
+_KEPT = 64
+"""Functions whose programs are kept, at most."""
+_new_functions = itertools.count(1)
+
+
+@lru_cache(maxsize=_KEPT)
 def _check_arguments(f: Any) -> None:
+    if next(_new_functions) % _KEPT == 0:
+        release_programs()
     try:
         signature = inspect.signature(f)
     except (TypeError, ValueError):  # some builtins do not say
@@ -138,7 +146,7 @@ def output_size(f: Model, params: Any, x: Any, name: str = "x") -> int:
     `x` is said of `name`.
     """
     try:
-        return _output_size(f, Signature.of(params), Signature.of(x))
+        return int(np.prod(output_shape(f, params, x), dtype=int))
     except (TypeError, ValueError) as error:
         kept = [note for note in getattr(error, "__notes__", ()) if note.startswith("`f`")]
         error.__notes__ = kept  # without JAX's remark about its own frames
@@ -154,11 +162,6 @@ def output_size(f: Model, params: Any, x: Any, name: str = "x") -> int:
         raise
 
 
-@lru_cache(maxsize=1024)
-def _output_size(f: Model, params: Signature, x: Signature) -> int:
-    return int(np.prod(output_shape(f, params.structs(), x.structs()), dtype=int))
-
-
 EVALUATION = "pass a model in evaluation mode, without batch statistics"
 
 
@@ -170,7 +173,7 @@ def check_rows(f: Model, params: Any, x: Any, *, remedy: str = EVALUATION) -> No
         return
     from neuromanifold.models.adapters.model import AdaptedModel  # its room imports this module
 
-    if isinstance(f, AdaptedModel) and f.separate:
+    if isinstance(f, RowByRow) or (isinstance(f, AdaptedModel) and f.separate):
         return
     key = (f, Signature.of(params), Signature.of_sample(x))
     if key not in _SEPARATE:
@@ -178,6 +181,10 @@ def check_rows(f: Model, params: Any, x: Any, *, remedy: str = EVALUATION) -> No
         _SEPARATE[key] = True
         if len(_SEPARATE) > 4096:
             _SEPARATE.clear()
+
+
+class RowByRow:
+    """A model that takes one sample after the other, so that no row of it sees another."""
 
 
 _SEPARATE: dict[Any, bool] = {}

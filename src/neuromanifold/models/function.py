@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ import numpy as np
 
 from neuromanifold.graph.reading import called, read
 from neuromanifold.graph.selection import select
-from neuromanifold.numerics.precision import dtype_of, is_floating, widest
+from neuromanifold.numerics.precision import dtype_of, is_floating, is_wide, widest
 from neuromanifold.numerics.validation import indefinite
 from neuromanifold.runtime.pickling import ByName
 
@@ -80,10 +81,15 @@ def output_shape(
     they are together.
 
     Asked in the widest dtype among parameters and samples: convolutions do not take two. With
-    `single=True` anything but one array is refused.
+    `single=True` anything but one array is refused. `f` is read once for each shape.
     """
     dtype = jax.dtypes.canonicalize_dtype(widest(params, x))
-    y = read(f, *jax.tree.map(lambda leaf: _struct(leaf, dtype), (params, x)))[1]
+    given, structure = jax.tree.flatten(
+        jax.tree.map(lambda leaf: _struct(leaf, dtype), (params, x))
+    )
+    kinds = tuple((leaf.shape, leaf.dtype) for leaf in given)
+    wide = is_wide() and any(kind.itemsize >= 8 for _, kind in kinds)
+    y = _read_shapes(f, structure, kinds, wide)
     n = jax.tree.leaves(x)[0].shape[0]
     leaves = jax.tree.leaves(y)
     if single and leaves and y is not leaves[0]:
@@ -107,6 +113,15 @@ def output_shape(
         if len(leaves) == 1
         else (sum(math.prod(leaf.shape[1:]) for leaf in leaves),)
     )
+
+
+@lru_cache(maxsize=64)
+def _read_shapes(f: Any, structure: Any, kinds: tuple[Any, ...], wide: bool) -> Any:
+    """Return the shapes and dtypes of what `f` returns; `wide` says whether `read` sets the x64
+    flag.
+    """
+    given = [jax.ShapeDtypeStruct(*kind) for kind in kinds]
+    return read(f, *jax.tree.unflatten(structure, given))[1]
 
 
 def _struct(leaf: Any, dtype: Any) -> jax.ShapeDtypeStruct:

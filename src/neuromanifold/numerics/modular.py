@@ -39,6 +39,13 @@ def random_prime(*, bits: int = 61) -> int:
             return int(p)
 
 
+def is_prime(p: int) -> bool:
+    """Whether p is a prime number."""
+    import flint
+
+    return p > 1 and bool(flint.fmpz(p).is_prime())
+
+
 def _times_small(a: Residues, c: Any, p: int) -> Residues:
     quotient = (a * (np.asarray(c, np.float64) / p)).astype(np.int64)
     with np.errstate(over="ignore"):  # modulo 2⁶⁴ on purpose; NumPy warns for scalars

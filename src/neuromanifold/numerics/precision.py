@@ -242,7 +242,10 @@ def promote(tree: Tree, dtype: Any) -> Tree:
 def _promoted(leaf: Any, dtype: Any) -> Any:
     if isinstance(leaf, jax.Array) and leaf.dtype == dtype:
         return leaf
-    return jnp.asarray(leaf, dtype) if is_floating(leaf) else jnp.asarray(leaf)
+    if not is_floating(leaf):
+        return jnp.asarray(leaf)
+    # Cast by NumPy where it has the numbers: nothing is compiled.
+    return jnp.asarray(leaf if isinstance(leaf, jax.Array) else np.asarray(leaf, dtype), dtype)
 
 
 def to_host(tree: Tree) -> Tree:

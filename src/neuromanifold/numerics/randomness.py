@@ -5,6 +5,9 @@ from typing import Any
 import jax
 import numpy as np
 
+Key = Any
+"""A JAX key, such as `jax.random.key(0)`."""
+
 
 def host_generator(key: Any) -> np.random.Generator:
     """NumPy's generator seeded by a JAX key: nothing is compiled. `None` is a fixed seed, for

@@ -304,19 +304,20 @@ def rank_from_spectrum(spectrum: Any, shape: tuple[int, int], rtol: Any = None) 
     """
     if spectrum.shape[-1] == 0:
         return Rank(np.int64(0), spectrum, np.float64(0.0), np.float64(np.inf))
+    xp = jnp if isinstance(spectrum, jax.Array) else np  # on the host nothing is compiled
     rtol = max(shape) * jnp.finfo(spectrum.dtype).eps if rtol is None else rtol
-    threshold = rtol * spectrum[..., 0]
+    threshold = xp.asarray(rtol * spectrum[..., 0])
     kept = spectrum > threshold[..., None]
-    smallest_kept = jnp.min(jnp.where(kept, spectrum, jnp.inf), axis=-1)
-    largest_dropped = jnp.max(jnp.where(kept, 0.0, spectrum), axis=-1)
+    smallest_kept = xp.min(xp.where(kept, spectrum, np.inf), axis=-1)
+    largest_dropped = xp.max(xp.where(kept, 0.0, spectrum), axis=-1)
     undropped = kept.all(axis=-1) | (largest_dropped == 0)
-    gap = jnp.where(undropped, jnp.inf, smallest_kept / jnp.where(undropped, 1.0, largest_dropped))
-    undefined = jnp.isnan(spectrum).any(axis=-1)
+    gap = xp.where(undropped, np.inf, smallest_kept / xp.where(undropped, 1.0, largest_dropped))
+    undefined = xp.isnan(spectrum).any(axis=-1)
     return Rank(
-        jnp.where(undefined, -1, kept.sum(axis=-1)),
+        xp.where(undefined, -1, kept.sum(axis=-1)),
         spectrum,
         threshold,
-        jnp.where(undefined, jnp.nan, gap),
+        xp.where(undefined, np.nan, gap),
     )
 
 
@@ -332,3 +333,10 @@ def exact_rank(value: int, certificate: Certificate) -> Rank:
     and the gap infinite.
     """
     return Rank(np.int64(value), np.empty(0), np.float64(0.0), np.float64(np.inf), certificate)
+
+
+def numerical_rank(matrix: Any, *, rtol: float | None = None) -> Rank:
+    """Return the rank of a matrix from its singular values in float64, on the host."""
+    matrix = np.asarray(matrix, np.float64)
+    spectrum = np.linalg.svd(matrix, compute_uv=False) if matrix.size else np.zeros(0)
+    return rank_from_spectrum(spectrum, matrix.shape, rtol)

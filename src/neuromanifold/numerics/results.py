@@ -91,7 +91,7 @@ def shortened(text: str, most: int = _LONGEST) -> str:
 
 
 def counted(count: int, what: str) -> str:
-    """A number of things.
+    """Return a number with the noun that it counts, in the plural where there are several.
 
     >>> counted(1, "sample"), counted(1200, "sample")
     ('1 sample', '1,200 samples')

@@ -25,7 +25,7 @@ class Spaces(abc.ABC):
 
     @abc.abstractmethod
     def product(self, A: np.ndarray, B: np.ndarray) -> np.ndarray:
-        """AB."""
+        """Return AB."""
 
     @abc.abstractmethod
     def basis(self, A: np.ndarray) -> np.ndarray:
@@ -240,7 +240,7 @@ class FloatSpaces(Spaces):
         )
 
     def spectrum(self, A: np.ndarray) -> np.ndarray:
-        """Singular values."""
+        """Return the singular values."""
         return np.linalg.svd(A, compute_uv=False)
 
     def _count(self, spectrum: np.ndarray) -> int:
@@ -254,5 +254,5 @@ class FloatSpaces(Spaces):
 
 
 def exact_spaces() -> ModularSpaces:
-    """Modulo a random prime."""
+    """Return spaces modulo a random prime."""
     return ModularSpaces(modular.random_prime())

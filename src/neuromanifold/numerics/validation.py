@@ -117,6 +117,16 @@ def checked_depth(depth: Any, *, most: float = np.inf) -> int:
     return int(depth)
 
 
+def check_rtol(rtol: Any, name: str = "rtol") -> None:
+    """Refuse a relative tolerance that is no fraction: above 1, everything counts as zero or equal.
+    None means a default, and what is traced is not looked at.
+    """
+    if rtol is None or is_traced(rtol):
+        return
+    if isinstance(rtol, str) or not 0 <= rtol <= 1:
+        raise ValueError(f"`{name}` is {rtol}; pass a fraction, at least 0 and at most 1.")
+
+
 def in_order(entries: Any) -> tuple[Any, ...]:
     """The entries of a sequence; a set or a dictionary has no order, and bytes have no entries
     that anybody means.

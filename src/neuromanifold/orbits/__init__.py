@@ -4,7 +4,7 @@ condensation.
 
 from neuromanifold.orbits.bounds import UpperBound, closure_upper_bound
 from neuromanifold.orbits.bracket import induced_field, left_normed, lie_bracket
-from neuromanifold.orbits.closure import LieClosure, lie_closure
+from neuromanifold.orbits.closure import ClosureCertificate, LieClosure, lie_closure
 from neuromanifold.orbits.condensation import (
     Cluster,
     Condensation,
@@ -12,7 +12,6 @@ from neuromanifold.orbits.condensation import (
     effective_width,
     leaf_distance,
 )
-from neuromanifold.orbits.exact import ClosureCertificate
 from neuromanifold.orbits.genericity import (
     is_degenerate,
     is_flat_at_zero,

@@ -1,22 +1,28 @@
 """Upper bounds for the closure: the linear forms that are known to vanish on it."""
 
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import pairwise
-from math import prod
+from math import gcd, lcm, prod
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from neuromanifold.models.activation import per_neuron
+from neuromanifold.models.arguments import Model
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.models.model_kind import filters, perceptron
+from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
+from neuromanifold.numerics.rank import numerical_rank
 from neuromanifold.numerics.results import Result
-from neuromanifold.orbits.host import flatten_on_host, host_rank, left_kernel
-from neuromanifold.orbits.partition import invariant_leaf
+from neuromanifold.orbits.partition import flatten_on_host, invariant_leaf
 from neuromanifold.orbits.rings import Reals, Residues, Ring
-from neuromanifold.symmetry.groups.neurons import by_neuron, degree, hidden, is_real, linear_slope
+from neuromanifold.symmetry.conservation.conserved import quadratic_laws
+from neuromanifold.symmetry.groups.neurons import by_neuron, hidden, is_real, linear_slope
+from neuromanifold.tangent.rank.fields import Layout
 from neuromanifold.tangent.rank.jacobian import n_columns
 
 
@@ -28,7 +34,7 @@ class UpperBound(Result):
     reason: str
 
 
-def closure_upper_bound(f: Any, params: Any, ring: Ring | None = None) -> UpperBound:
+def closure_upper_bound(f: Model, params: Any, ring: Ring | None = None) -> UpperBound:
     """D less the number of independent linear forms that vanish on every field of the orbit, and so
     on Lie_θ.
 
@@ -82,7 +88,7 @@ def _rank(rows: np.ndarray, ring: Ring) -> int:
     if isinstance(ring, Residues):
         return modular_rank(rows, ring.p)
     norms = np.linalg.norm(rows, axis=1)
-    return int(host_rank(rows[norms > 0] / norms[norms > 0, None]))
+    return int(numerical_rank(rows[norms > 0] / norms[norms > 0, None]))
 
 
 def is_single_function(net: MLP) -> bool:
@@ -169,7 +175,7 @@ def constant_forms(net: MLP, params: Params, ring: Ring) -> np.ndarray:
     σ_i(0) δ_k, and ∂f/∂b_k = δ_k.
     """
     zero, forms = zero_neurons(net, params), []
-    weights, biases = coordinates(net)
+    weights, biases = _coordinates(net)
     for l in range(1, net.depth):
         values = by_neuron(net.activation[l - 1], net.widths[l], lambda a: a.at_zero)
         constant = np.flatnonzero(zero.idle[l] & (values != 0))
@@ -189,7 +195,7 @@ def dependent_forms(net: MLP, params: Params, ring: Ring) -> np.ndarray:
 
     The kernel is computed in rational arithmetic, since parameters are dyadic rationals.
     """
-    weights, biases = coordinates(net)
+    weights, biases = _coordinates(net)
     flat = flatten_on_host(params)
     forms = [ring.embed(np.zeros((0, net.n_params)))]
     for l, slopes in enumerate(hidden(net, linear_slope)):
@@ -211,10 +217,10 @@ def dependent_forms(net: MLP, params: Params, ring: Ring) -> np.ndarray:
 def conserved_forms(net: MLP, params: Params, ring: Ring) -> np.ndarray:
     """Gradients of the quantities of `nm.conserved_quantities`, over the ring."""
     flat = ring.embed(flatten_on_host(params))
-    weights, biases = coordinates(net)
+    weights, biases = _coordinates(net)
     forms = []
     for l in range(net.depth - 1):
-        for i, j, factor in _quadratic_laws(net, l):
+        for _, i, j, factor in quadratic_laws(net, l):
             form = np.zeros(net.n_params, flat.dtype)
             incoming = [(weights[l][i], weights[l][j])] + (
                 [(biases[l][[i]], biases[l][[j]])] if net.bias else []
@@ -231,21 +237,6 @@ def conserved_forms(net: MLP, params: Params, ring: Ring) -> np.ndarray:
     return np.array(forms, flat.dtype).reshape(-1, net.n_params)
 
 
-def _quadratic_laws(net: MLP, l: int) -> list[tuple[int, int, float]]:
-    """(i, j, κ) for each law  κ V_{·i}·V_{·j} − W_i·W_j − b_i b_j  of hidden layer l + 1."""
-    degrees, slopes = hidden(net, degree)[l], hidden(net, linear_slope)[l]
-    width = len(degrees)
-    balances = [
-        (i, i, float(degrees[i]))
-        for i in range(width)
-        if np.isnan(slopes[i]) and not np.isnan(degrees[i])
-    ]
-    mixed = [
-        (i, j) for i in range(width) for j in range(i, width) if abs(slopes[i]) == abs(slopes[j])
-    ]
-    return balances + [(i, j, float(slopes[i] / slopes[j])) for i, j in mixed]
-
-
 def filter_forms(net: LinearConvNet, params: Any, ring: Ring) -> np.ndarray:
     """Gradients of ‖w_{l+1}‖² − ‖w_l‖², halved."""
     filters = [ring.embed(np.asarray(w, np.float64).ravel()) for w in params]
@@ -257,12 +248,36 @@ def filter_forms(net: LinearConvNet, params: Any, ring: Ring) -> np.ndarray:
     return forms
 
 
-def coordinates(net: MLP) -> tuple[list[np.ndarray], list[np.ndarray]]:
+def left_kernel(matrix: Float[np.ndarray, "m n"]) -> list[list[int]]:
+    """Whole vectors c that span  {c : cᵀM = 0},  exactly: floats are dyadic rationals.
+
+    >>> left_kernel(np.array([[0.5, 1.0], [0.25, 0.5]]))
+    [[1, -2]]
+    """
+    import flint
+
+    p = modular.random_prime()
+    if modular_rank(modular.from_floats(matrix, p), p) == len(matrix):
+        return []
+    kernel, nullity = flint.fmpz_mat([_whole(column) for column in matrix.T]).nullspace()
+    columns = [[int(kernel[i, j]) for i in range(len(matrix))] for j in range(nullity)]
+    return [_primitive(column) for column in columns]
+
+
+def _whole(column: np.ndarray) -> list[int]:
+    """A multiple of the column in whole numbers."""
+    fractions = [Fraction(float(entry)) for entry in column]
+    scale = lcm(*(f.denominator for f in fractions))
+    return [int(f * scale) for f in fractions]
+
+
+def _primitive(vector: list[int]) -> list[int]:
+    """Without common factors, the first nonzero entry positive."""
+    divisor = gcd(*vector) * (-1 if next(v for v in vector if v) < 0 else 1)
+    return [v // divisor for v in vector]
+
+
+def _coordinates(net: MLP) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Where each weight (out, in) and bias (out) stands in `ravel_pytree` order."""
-    weights, biases, start = [], [], 0
-    for fan_in, out in pairwise(net.widths):
-        weights.append(np.arange(start, start + out * fan_in).reshape(out, fan_in))
-        start += out * fan_in
-        biases.append(np.arange(start, start + out) if net.bias else np.zeros(0, int))
-        start += len(biases[-1])
-    return weights, biases
+    layout = Layout(net)
+    return [layout.weight(l) for l in range(net.depth)], [layout.bias(l) for l in range(net.depth)]

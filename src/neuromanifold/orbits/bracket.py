@@ -8,11 +8,12 @@ import jax
 import jax.numpy as jnp
 
 from neuromanifold.graph.reading import called
+from neuromanifold.models.arguments import Samples
 
 Field = Callable[[Any], Any]
 
 
-def induced_field(f: Callable[[Any, Any], Any], x: Any, cotangent: Any = None) -> Field:
+def induced_field(f: Callable[[Any, Any], Any], x: Samples, cotangent: Any = None) -> Field:
     """The field  X(θ) = ∇_θ Σ_i ⟨c_i, f_θ(x_i)⟩  that sample and cotangent induce.
     [invariant, Def 3.2]
 
@@ -58,5 +59,7 @@ def left_normed(*fields: Field) -> Field:
 
     Each field is evaluated once per level, but the number of operations still triples with each: to
     depth 5 or so this is the tool, beyond it `lie_closure` has better ones.
+
+    `fields` are X₁, …, X_k.
     """
     return functools.reduce(lambda Y, X: lie_bracket(X, Y), reversed(fields))

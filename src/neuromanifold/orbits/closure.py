@@ -2,36 +2,44 @@
 and losses.
 """
 
+import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.graph.graph import trace
 from neuromanifold.models.activation import per_neuron
-from neuromanifold.models.arguments import Model, Params, checked
+from neuromanifold.models.arguments import Model, Params, Samples, checked
 from neuromanifold.models.model_kind import filters, perceptron
+from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.numerics.precision import arithmetic
-from neuromanifold.numerics.rank import Rank, exact_rank
+from neuromanifold.numerics.randomness import Key
+from neuromanifold.numerics.rank import Certificate, Rank, exact_rank, numerical_rank
 from neuromanifold.numerics.results import Result
+from neuromanifold.numerics.spaces import exact_spaces
 from neuromanifold.numerics.validation import refuse_tracers
 from neuromanifold.orbits.bounds import UpperBound, closure_upper_bound
-from neuromanifold.orbits.exact import (
-    ClosureCertificate,
-    Problem,
-    draw_problem,
-    has_rational_fields,
+from neuromanifold.orbits.family import (
+    Brackets,
+    Family,
+    family_of,
+    has_fast_brackets,
+    walked_family,
 )
-from neuromanifold.orbits.family import Brackets, Family, family_of, has_fast_brackets
-from neuromanifold.orbits.host import flatten_on_host, host_rank
-from neuromanifold.orbits.reached import reaching_inputs, regions_met
+from neuromanifold.orbits.partition import flatten_on_host
+from neuromanifold.orbits.rings import Residues
 from neuromanifold.orbits.transport import Transport, transport
+from neuromanifold.regions.problem import Problem
+from neuromanifold.regions.reach import gate_rows, known_regions
 from neuromanifold.runtime.memory import memory_budget
+from neuromanifold.symmetry.account.chain import ExactRows, further_regions
 
 _SPREAD = 1.5  # standard deviation of drawn inputs
 _LANES = 8  # brackets beyond the number of directions that may still be missing
@@ -41,6 +49,83 @@ _CANCELLATION = (
 _MARGIN = 10  # rounding errors that a field's own evaluation adds up
 _DEEPEST_TRACED = 4
 _DEEPEST = 12
+
+
+class ClosureCertificate(Certificate):
+    """Why Lie_θ has dimension `rank`, or at least that.
+
+    Lower bound, always a proof: brackets of at most `depth` fields at the recorded inputs, rational
+    vectors all, have this rank modulo `prime`, and reduction never raises a rank. Upper bound:
+    `upper_bound` linear forms' count, computed modulo the same prime, where a rank too small only
+    weakens it; `proved` says whether the two meet.
+    """
+
+    rank: int = eqx.field(static=True)
+    depth: int = eqx.field(static=True)
+    prime: int = eqx.field(static=True)
+    upper_bound: int = eqx.field(static=True)
+    reason: str = eqx.field(static=True)
+    fingerprint: str = eqx.field(static=True)
+
+    @property
+    def proved(self) -> bool:
+        """Whether lower and upper bound meet."""
+        return self.rank == self.upper_bound
+
+    def verify(self, net: Any, params: Any, x: Any) -> bool:
+        """Recompute modulo another prime with other brackets; False for another network, point
+        or inputs.
+        """
+        problem = RationalProblem(
+            net, params, np.asarray(x, np.float64), _another_prime(self.prime)
+        )
+        if problem.fingerprint != self.fingerprint:
+            return False
+        rng = np.random.default_rng()
+        rows = np.concatenate(
+            [problem.vectors(k, problem.n_params + 8, rng) for k in range(1, self.depth + 1)]
+        )
+        return (
+            modular_rank(rows, problem.ring.p) == self.rank
+            and problem.bound().value == self.upper_bound
+        )
+
+    def __str__(self) -> str:
+        upper = f"proved: {self.reason}" if self.proved else f"at least; at most {self.upper_bound}"
+        return f"exact, depth {self.depth}, {upper}"
+
+
+class RationalProblem:
+    """A rational network, its parameters and inputs modulo a prime."""
+
+    def __init__(self, net: Any, params: Any, inputs: Float[np.ndarray, "n ..."], p: int):
+        self.net, self.params, self.inputs, self.ring = net, params, inputs, Residues(p)
+        self.theta = self.ring.embed(flatten_on_host(params))
+        self.graph = trace(net, params, inputs)
+        self.family = walked_family(self.graph, inputs, self.ring)
+
+    @property
+    def n_params(self) -> int:
+        """D."""
+        return len(self.theta)
+
+    @property
+    def fingerprint(self) -> str:
+        """What the certificate is about."""
+        digest = hashlib.sha256(self.graph.text.encode())
+        for a in (flatten_on_host(self.params), self.inputs):
+            digest.update(np.ascontiguousarray(a, np.float64).tobytes())
+        return digest.hexdigest()
+
+    def vectors(self, depth: int, lanes: int, rng: np.random.Generator) -> np.ndarray:
+        """All fields at θ for depth one, random brackets of that depth beyond."""
+        if depth == 1:
+            return self.family.jacobian(self.theta)
+        return self.family.brackets(self.theta, depth, lanes, rng).vectors
+
+    def bound(self) -> UpperBound:
+        """The upper bound, modulo the prime."""
+        return closure_upper_bound(self.net, self.params, self.ring)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -115,9 +200,9 @@ def lie_closure(
     f: Model,
     params: Params,
     *,
-    key: Any,
+    key: Key,
     depth: int | None = None,
-    inputs: Any = None,
+    inputs: Samples | None = None,
     exact: bool | None = None,
     bracket_rtol: float = 1e-10,
     rtol: float | None = None,
@@ -150,7 +235,7 @@ def lie_closure(
     >>> [int(rank) for rank in closure.by_depth], closure.certified
     ([2, 3, 4], True)
     """
-    params, points = _checked(f, params, key, depth, inputs, bracket_rtol)
+    params, points = _checked(f, params, key, depth, inputs)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().astype(np.uint32))
     if points is None:
         points = _draw_inputs(f, rng)
@@ -159,7 +244,7 @@ def lie_closure(
         )
     exact = _exactly(f, params, points, exact)
     theta, family = flatten_on_host(params), family_of(f, params, points)
-    problem = draw_problem(f, params, points) if exact else None
+    problem = RationalProblem(f, params, points, modular.random_prime()) if exact else None
     bound = closure_upper_bound(f, params) if problem is None else problem.bound()
     analytic = _is_analytic(f, params, points)
     second = _second_route(family, theta, bound.value, flow_rtol, rng) if analytic else None
@@ -254,7 +339,7 @@ def _numeric(
             if rtol is None
             else rtol
         )
-        return host_rank(rows, rtol=threshold)
+        return numerical_rank(rows, rtol=threshold)
 
     return vectors, rank_of
 
@@ -272,14 +357,14 @@ def _weighted(brackets: Brackets, bracket_rtol: float) -> np.ndarray:
     return brackets.vectors[kept] / scale
 
 
-def _modular(problem: Problem, rng: np.random.Generator) -> tuple[Vectors, RankOf]:
+def _modular(problem: RationalProblem, rng: np.random.Generator) -> tuple[Vectors, RankOf]:
     return (
         lambda depth, lanes: problem.vectors(depth, lanes, rng),
         lambda rows: modular_rank(rows, problem.ring.p),
     )
 
 
-def _certified(problem: Problem, value: int, depth: int, bound: UpperBound) -> Rank:
+def _certified(problem: RationalProblem, value: int, depth: int, bound: UpperBound) -> Rank:
     certificate = ClosureCertificate(
         rank=value,
         depth=depth,
@@ -315,7 +400,7 @@ def _is_analytic(f: Model, params: Any, points: np.ndarray) -> bool:
 
 
 def _exactly(f: Model, params: Any, points: np.ndarray, exact: bool | None) -> bool:
-    rational = exact is not False and has_rational_fields(f, params, points)
+    rational = exact is not False and _has_rational_fields(f, params, points)
     if exact and not rational:
         raise TypeError(
             "`exact=True` needs a network of rational operations without bends; leave it out for "
@@ -367,9 +452,7 @@ def _draw_inputs(f: Model, rng: np.random.Generator) -> np.ndarray:
     return _SPREAD * rng.standard_normal((math.ceil(2 * net.n_params / outputs) + _LANES, *shape))
 
 
-def _checked(
-    f: Model, params: Any, key: Any, depth: Any, inputs: Any, bracket_rtol: float
-) -> tuple[Any, Any]:
+def _checked(f: Model, params: Any, key: Any, depth: Any, inputs: Any) -> tuple[Any, Any]:
     refuse_tracers((params, inputs), "`lie_closure`")
     if not isinstance(key, jax.Array):
         raise TypeError(f"`key` is {key!r}; pass a JAX key such as jax.random.key(0).")
@@ -382,10 +465,6 @@ def _checked(
             f"`depth` is {depth}, and each depth takes three times as many products; pass at most "
             f"{_DEEPEST}, or None to go as deep as needed."
         )
-    if not 0 <= bracket_rtol < 1:
-        raise ValueError(
-            f"`bracket_rtol` is {bracket_rtol}; pass a fraction, at least 0 and below 1."
-        )
     if (net := perceptron(f) or filters(f)) is not None:
         net.check_params(params)
     with arithmetic():
@@ -393,3 +472,77 @@ def _checked(
         params, points = checked(f, params, example, dtype=np.float64)
     host = jax.tree.map(np.asarray, params)
     return host, None if inputs is None else np.asarray(points, np.float64)
+
+
+_PATIENCE = 4  # batches without a new region
+_MOST_BATCHES = 40
+_NEARER = 6  # times that neighbours of an input are drawn closer before its region is taken to be too thin for them
+
+
+def regions_met(f: Model, params: object, inputs: np.ndarray) -> int | None:
+    """How many regions of f the inputs meet; `None` where f does not bend or cannot be decided
+    exactly.
+    """
+    graph = trace(f, params, inputs)
+    if not (graph.units and graph.exact):
+        return None
+    problem = Problem.of(f, params, inputs)
+    return known_regions(problem.data, problem.decisions.gates)[0].count
+
+
+def reaching_inputs(
+    f: Model, params: object, inputs: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """The inputs, and n_0 + 1 more in every further region that wide draws and segments between
+    known inputs find.
+
+    Kinks may lie anywhere: inputs of one size miss the regions beyond, and the closure is then that
+    of a smaller family.
+    """
+    graph = trace(f, params, inputs)
+    if not (graph.units and graph.exact):
+        return inputs
+    problem = Problem.of(f, params, inputs)
+    rows = ExactRows(problem, exact_spaces())
+    known, first = known_regions(problem.data, problem.decisions.gates)
+    met, idle, most = tuple(g[first] for g in problem.decisions.gates), 0, len(inputs)
+    sampled = known.count
+    for batch in range(_MOST_BATCHES):
+        if idle == _PATIENCE or known.count - sampled >= most:
+            break
+        known, met, (fresh, _) = further_regions(rows, known, met, batch, most, rng)
+        idle = 0 if len(fresh[0]) else idle + 1
+    new = known.data[0][sampled:]
+    return np.concatenate([inputs, new, _neighbours(rows, new, known.rows[sampled:], rng)])
+
+
+def _neighbours(
+    rows: ExactRows, new: np.ndarray, names: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """n_0 further inputs in the region of each, as far away as it allows."""
+    wanted = np.repeat(np.arange(len(new)), new[0].size if len(new) else 0)
+    found, size = [new[:0]], 0.25
+    for _ in range(_NEARER):
+        if not len(wanted):
+            break
+        base = new[wanted]
+        lengths = np.maximum(1.0, np.abs(base).max(axis=tuple(range(1, base.ndim)), keepdims=True))
+        moved = base + size * lengths * rng.standard_normal(base.shape)
+        gates = rows.decided_all((moved,))
+        same = (gate_rows(gates, (moved,)) == names[wanted]).all(axis=1)
+        found.append(moved[same])
+        wanted, size = wanted[~same], size / 8
+    return np.concatenate(found)
+
+
+def _has_rational_fields(f: Any, params: Any, inputs: Any) -> bool:
+    """Whether f_θ(x) is a rational function of θ and x without bends, so that its fields are
+    rational at floats.
+    """
+    graph = trace(f, params, inputs)
+    return graph.exact and graph.analytic
+
+
+def _another_prime(p: int) -> int:
+    q = modular.random_prime()
+    return q if q != p else _another_prime(p)

@@ -30,7 +30,8 @@ def is_flat_at_zero(activation: Activation) -> bool:
 
 
 def is_generic(activation: Activation) -> bool:
-    """Analytic, no polynomial, neither odd nor even, σ(0) ≠ 0 ≠ σ'(0).   [invariant, Def 5.2]
+    """Whether `activation` is analytic, no polynomial, neither odd nor even, and σ(0) ≠ 0 ≠ σ'(0).
+    [invariant, Def 5.2]
 
     >>> [name for name in ("exp", "sigmoid", "softplus", "silu", "tanh") if is_generic(nm.MLP((1, 1, 1), name).activation[0])]
     ['exp', 'sigmoid', 'softplus']
@@ -45,7 +46,7 @@ def is_generic(activation: Activation) -> bool:
 
 
 def is_generic_odd(activation: Activation) -> bool:
-    """Analytic, no polynomial, odd, σ'(0) ≠ 0.   [invariant, Def 5.2]
+    """Whether `activation` is analytic, no polynomial, odd, and σ'(0) ≠ 0.   [invariant, Def 5.2]
 
     >>> [name for name in ("tanh", "erf", "sin", "power(3)", "exp") if is_generic_odd(nm.MLP((1, 1, 1), name).activation[0])]
     ['tanh', 'erf', 'sin']

@@ -173,7 +173,7 @@ class InvariantSet(Shown):
         return frozenset(np.flatnonzero(below).tolist()) <= self.members
 
     def contains(self, params: Params) -> bool:
-        """Whether θ lies in it."""
+        """Whether θ lies in the leaf."""
         return self.lattice.index(params) in self.members
 
 
@@ -185,6 +185,8 @@ def invariant_leaves(net: MLP, *, limit: int = 5000) -> LeafLattice:
     24, 116, …); for even σ the signed partitions any blocks of which may have zero incoming weights
     (2, 7, 31, 164, …). Neurons of different activations are never equal. A leaf with s blocks has
     dimension (d+1)s (d inputs, no biases, one output); zero blocks add 0 for odd, 1 for even σ.
+
+    A lattice of more than `limit` leaves is refused.
 
     >>> tuple(len(invariant_leaves(nm.MLP((1, m, 1), "exp"))) for m in (1, 2, 3, 4))
     (1, 2, 5, 15)

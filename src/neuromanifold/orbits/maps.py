@@ -12,11 +12,12 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from neuromanifold.graph.reading import called
-from neuromanifold.models.arguments import Params
+from neuromanifold.models.arguments import Model, Params
 from neuromanifold.numerics.precision import arithmetic, promote
+from neuromanifold.numerics.randomness import Key
 from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import check_params, refuse_tracers
-from neuromanifold.orbits.host import input_features
+from neuromanifold.orbits.partition import input_features
 
 Map = Callable[[Any], Any]
 
@@ -81,11 +82,11 @@ class InducedManifold(Result):
 
 
 def induces_invariant_manifold(
-    f: Any,
+    f: Model,
     maps: Map | Sequence[Map],
     params: Params,
     *,
-    key: Any = None,
+    key: Key | None = None,
     features: int | None = None,
     points: int = 8,
     samples: int = 32,
@@ -99,6 +100,8 @@ def induces_invariant_manifold(
     functions of the parameters. Invariance is tested at random points and at further fixed points
     found from them by Newton's method; the tangent space of M is what fixed points near θ span. All
     of it is numerical, in float64, to the relative tolerance `rtol`, with `samples` random inputs.
+
+    `maps` is one map g or several; `points` is how many fixed points are found.
 
     >>> difference = lambda theta, x: (theta[0] - theta[1]) * x
     >>> shear = lambda theta: jnp.array([theta[0] + theta[1], 2 * theta[1]])           # [invariant, Ex 4.1]
@@ -186,10 +189,8 @@ def _newton(steps: Any, slopes: Any, starts: np.ndarray) -> np.ndarray:
     points = starts.copy()
     for _ in range(_NEWTON_STEPS):
         value, slope = steps(points), slopes(points) - np.eye(points.shape[1])
-        value, slope = (
-            value.reshape(len(points), -1),
-            slope.reshape(len(points), -1, points.shape[1]),
-        )
+        value = value.reshape(len(points), -1)
+        slope = slope.reshape(len(points), -1, points.shape[1])
         small = np.abs(value).max(axis=1) <= 1e-13 * (1 + np.abs(points).max(axis=1))
         sound = np.isfinite(value).all(axis=1) & np.isfinite(slope).all(axis=(1, 2))
         points[~sound] = np.nan

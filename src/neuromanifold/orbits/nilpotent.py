@@ -26,7 +26,7 @@ def extend(a: np.ndarray, n: int) -> np.ndarray:
 
 
 def add(ring: Ring, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """a + b."""
+    """Return a + b."""
     n = max(generators(a), generators(b))
     return ring.add(extend(a, n), extend(b, n))
 

@@ -6,16 +6,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import jax
 import numpy as np
+from jaxtyping import Float
 
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
-from neuromanifold.models.model_kind import require_perceptron
+from neuromanifold.models.model_kind import perceptron, require_perceptron
 from neuromanifold.numerics.randomness import host_generator
 from neuromanifold.numerics.results import Shown
 from neuromanifold.numerics.validation import check_params, refuse_tracers
 from neuromanifold.orbits.stabiliser import components, images, stabiliser
-from neuromanifold.symmetry.groups.hadamard import flatten, unflatten
+from neuromanifold.symmetry.groups.hadamard import flatten, template, unflatten
 from neuromanifold.symmetry.groups.monomial import Monomial
 
 
@@ -242,14 +244,6 @@ def generic_point(leaf: InvariantLeaf) -> np.ndarray:
     return leaf.signs * values[leaf.labels]
 
 
-def template(net: MLP) -> Params:
-    """Zero parameters of the network's shapes, on the host."""
-    return tuple(
-        Layer(np.zeros((out, fan_in)), np.zeros(out) if net.bias else None)
-        for fan_in, out in zip(net.widths[:-1], net.widths[1:], strict=True)
-    )
-
-
 def on_host(params: Params) -> Params:
     """The parameters as NumPy arrays in float64."""
     return tuple(
@@ -264,3 +258,19 @@ def vector(net: MLP, params: Params) -> np.ndarray:
     """
     net.check_params(params)
     return flatten(on_host(params))
+
+
+def flatten_on_host(tree: Any) -> Float[np.ndarray, " D"]:
+    """A pytree as one float64 vector in `ravel_pytree` order."""
+    return np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(tree)])
+
+
+def input_features(f: Any, features: int | None) -> int:
+    """How many inputs f takes: an MLP says so itself, any other function must be told."""
+    if (net := perceptron(f)) is not None:
+        return net.widths[0]
+    if features is None:
+        raise ValueError(
+            "`features` is None; say how many inputs `f` takes, since only an nm.MLP tells."
+        )
+    return features

@@ -14,14 +14,14 @@ from jax.flatten_util import ravel_pytree
 
 from neuromanifold.dynamics.checks import check_hashable
 from neuromanifold.graph.reading import called
-from neuromanifold.models.arguments import Params
+from neuromanifold.models.arguments import Model, Params
 from neuromanifold.models.function import output_shape
 from neuromanifold.models.losses import Loss
 from neuromanifold.numerics.precision import arithmetic, promote, to_host
-from neuromanifold.numerics.randomness import host_generator
+from neuromanifold.numerics.randomness import Key, host_generator
 from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import check_params, refuse_tracers
-from neuromanifold.orbits.host import input_features
+from neuromanifold.orbits.partition import input_features
 from neuromanifold.symmetry.groups.hadamard import unflatten
 
 _COEFFICIENTS = 4
@@ -62,11 +62,11 @@ class Residual(Result):
 
 
 def invariance_residual(
-    f: Any,
+    f: Model,
     params: Params,
     manifold: Any,
     *,
-    key: Any,
+    key: Key,
     draws: int = 20,
     samples: int = 8,
     features: int | None = None,
@@ -91,6 +91,9 @@ def invariance_residual(
     random losses: one loss ℓ₀ with ∇ℓ₀(s, ·) ≢ 0 for every s already decides, over all data
     [invariant, P 3.1]. `features` is the number of inputs where `f` is no network. Everything is
     float64; the flow is integrated to `rtol`, `atol`.
+
+    Each of the `draws` has `samples` inputs; the flow runs to `t1` and is measured at `saves`
+    times; gradient descent with learning rate `lr` and `momentum` takes `steps` steps.
 
     >>> net = nm.MLP((1, 2, 1), "exp", bias=False)
     >>> from neuromanifold.orbits import invariant_leaf

@@ -26,15 +26,15 @@ class Ring(abc.ABC):
 
     @abc.abstractmethod
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-        """Random elements."""
+        """Draw random elements."""
 
     @abc.abstractmethod
     def add(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """a + b, entrywise."""
+        """Return a + b, entrywise."""
 
     @abc.abstractmethod
     def negate(self, a: np.ndarray) -> np.ndarray:
-        """−a."""
+        """Return −a."""
 
     @abc.abstractmethod
     def multiply(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from neuromanifold.numerics.rank import Rank
+from neuromanifold.numerics.rank import Rank, numerical_rank
 from neuromanifold.numerics.results import Result
-from neuromanifold.orbits.host import host_rank
 
 Point = Float[np.ndarray, " D"]
 Vectors = Float[np.ndarray, "_ D"]
@@ -60,14 +59,14 @@ def transport(
     it. It ends early at `bound`.
     """
     V, legs, point = _rows(jacobian(theta)), [], theta
-    ranks = [host_rank(V, rtol=1e3 * rtol)]
+    ranks = [numerical_rank(V, rtol=1e3 * rtol)]
     V = _basis(V, ranks[-1])
     while len(V) < bound and len(legs) < pieces and not _settled(ranks):
         leg = _Leg.along(draw(), point, length)
         point, V = leg.flow(point, V, 1.0, rtol)
         legs.append(leg)
         gathered = np.concatenate([_rows(V), _rows(jacobian(point))])
-        ranks.append(host_rank(gathered, rtol=1e3 * rtol))
+        ranks.append(numerical_rank(gathered, rtol=1e3 * rtol))
         V = _basis(gathered, ranks[-1])
     for leg in reversed(legs):
         point, V = leg.flow(point, V, -1.0, rtol)

@@ -15,8 +15,8 @@ from neuromanifold.models.model_kind import require_perceptron
 from neuromanifold.numerics.randomness import host_generator
 from neuromanifold.numerics.results import Result
 from neuromanifold.orbits.genericity import is_flat_at_zero, vanishes_at_zero
-from neuromanifold.orbits.partition import on_host, template, vector
-from neuromanifold.symmetry.groups.hadamard import flatten, unflatten
+from neuromanifold.orbits.partition import on_host, vector
+from neuromanifold.symmetry.groups.hadamard import flatten, template, unflatten
 from neuromanifold.symmetry.groups.monomial import Monomial, monomial
 from neuromanifold.symmetry.groups.neurons import by_neuron
 
@@ -48,7 +48,7 @@ class ZeroManifold(Result):
         return np.eye(len(self.fixed))[~self.fixed]
 
     def project(self, params: Params) -> Params:
-        """The nearest point."""
+        """Return the nearest point of the manifold."""
         return unflatten(
             on_host(params), np.where(self.fixed, self.values, vector(self.net, params))
         )
@@ -79,6 +79,8 @@ def zero_blocks(
     W_ij = 0 where one of i ∈ I_l, j ∈ I_{l−1} holds and not the other, b_i = 0 for i ∈ I_l, and
     W_ij = c_ij where both hold: between silent neurons weights may have any values, and keep them.
     The c_ij are the entries of `frozen`, else zero.
+
+    `neurons` has the chosen ones of each hidden layer.
 
     >>> net = nm.MLP((1, 3, 1), "silu", bias=False)
     >>> zero_blocks(net, [{0}]).dimension                # neuron 0 has no weights, the others have two each

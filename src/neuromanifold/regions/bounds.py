@@ -8,10 +8,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Int
 
 from neuromanifold.graph.graph import trace
 from neuromanifold.models.activation import per_neuron
-from neuromanifold.models.arguments import Samples, checked
+from neuromanifold.models.arguments import Model, Samples, checked
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics.precision import boundary, is_traced
@@ -91,7 +92,7 @@ class DimensionBounds:
         )
 
 
-def dimension_bounds(f: Any, params: Any, x: Samples) -> DimensionBounds:
+def dimension_bounds(f: Model, params: Any, x: Samples) -> DimensionBounds:
     """Upper bounds on rank J from the exact activation signs on the sample.
 
     `tight` is the smallest bound that depends on (θ, X) through signs and data alone, up to the
@@ -198,7 +199,7 @@ def _theorem1_value(net: MLP, fixed: Any) -> Any:
     return net.n_params - sum((n - k) + k * k for n, k in hidden)
 
 
-def theorem1_bound(net: MLP, params: Params, x: Samples) -> Any:
+def theorem1_bound(net: MLP, params: Params, x: Samples) -> int | Int[Any, ""]:
     """D − Σ(n_l − k_l) − Σ k_l², with k_l the neurons of hidden layer l that are fixed on X.
     [complexity, Thm 1]
 
@@ -214,7 +215,7 @@ def theorem1_bound(net: MLP, params: Params, x: Samples) -> Any:
     return value if is_traced(value) else int(value)
 
 
-def region_bound(f: Any, params: Any, x: Samples) -> Any:
+def region_bound(f: Model, params: Any, x: Samples) -> int | Int[Any, ""]:
     """o·Σ over sampled regions of min(samples in it, n_0 + 1); without biases n_0.
     [complexity, Prop C.3]
 

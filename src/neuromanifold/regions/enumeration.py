@@ -20,7 +20,7 @@ from neuromanifold.graph import programs
 from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.graph.numbers import Rationals
 from neuromanifold.graph.walk import walk
-from neuromanifold.models.arguments import Model, checked
+from neuromanifold.models.arguments import Model, Params, Samples, checked
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics.precision import arithmetic, is_floating
 from neuromanifold.numerics.results import Array, Result, follows
@@ -85,7 +85,7 @@ class LinearRegions(Result):
 
 @follows
 def enumerate_regions(
-    f: Model, params: Any, *, x: Any = None, domain: Any = None, limit: int = 10_000
+    f: Model, params: Params, *, x: Samples | None = None, domain: Any = None, limit: int = 10_000
 ) -> LinearRegions:
     """All activation regions of `f_θ` on the whole input space, or on the box `domain=(low, high)`.
 

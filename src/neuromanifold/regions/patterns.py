@@ -9,11 +9,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, UInt32
+from jaxtyping import Bool, Int, UInt32
 
 from neuromanifold.graph.graph import Graph, Units, trace
 from neuromanifold.models.activation import per_neuron
-from neuromanifold.models.arguments import Params, Samples, check_model, check_rows, output_size
+from neuromanifold.models.arguments import (
+    Model,
+    Params,
+    Samples,
+    check_model,
+    check_rows,
+    output_size,
+)
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics.precision import boundary, is_traced, promote, widest
 from neuromanifold.numerics.results import Result
@@ -25,7 +32,7 @@ _WORD = 32
 
 
 def activation_patterns(
-    f: Any, params: Params, x: Samples, *, exact: bool = False
+    f: Model, params: Params, x: Samples, *, exact: bool = False
 ) -> Bool[Any, "n units"]:
     """Which units are active at each sample, in the order of computation.   [complexity, Sec. 3.1]
 
@@ -83,13 +90,13 @@ def require_piecewise_linear(graph: Graph) -> None:
         if node.outputs[0] in graph.deciding and curved:
             where = f" ({node.source})" if node.source else ""
             raise ValueError(
-                f"`f` uses {node.operation}{where} before a bend, so it is not piecewise linear "
+                f"`f` uses {node.operation}{where} before a kink, so it is not piecewise linear "
                 "and has no linear regions; "
                 "use relu, leaky_relu, abs, max-pooling and linear layers."
             )
     if not graph.felt and not graph.before_output().piecewise_linear:
         raise ValueError(
-            "`f` has no bends and is not linear, so it has no linear regions; use relu, "
+            "`f` has no kinks and is not linear, so it has no linear regions; use relu, "
             "leaky_relu, abs or max-pooling."
         )
 
@@ -128,11 +135,15 @@ def _layer(entry: Any, width: int, asked: Any, n: int) -> Any:
     return parts[0] if len(parts) == 1 else jnp_or_np_concatenate(parts)
 
 
-def sampled_regions(f: Any, params: Params, x: Samples, *, exact: bool = False) -> Any:
+def sampled_regions(
+    f: Model, params: Params, x: Samples, *, exact: bool = False
+) -> int | Int[Any, ""]:
     """Return how many linear regions of `f_θ` the sample meets.   [complexity, Def C.1]
 
     Two inputs share a region when every unit agrees on them. An `int`; under `jit` and `vmap` a 0-d
     array.
+
+    `exact=True` decides the signs in exact arithmetic.
 
     >>> net = nm.MLP((1, 2, 1))
     >>> params = (nm.Layer(jnp.array([[1.0], [1.0]]), jnp.array([0.0, -1.0])), nm.Layer(jnp.ones((1, 2)), jnp.zeros(1)))
@@ -182,8 +193,10 @@ class FixedNeurons(Result):
 jax.tree_util.register_dataclass(FixedNeurons, ("active", "inactive"), ())
 
 
-def fixed_neurons(f: Any, params: Params, x: Samples, *, exact: bool = False) -> FixedNeurons:
+def fixed_neurons(f: Model, params: Params, x: Samples, *, exact: bool = False) -> FixedNeurons:
     """Say which units are active on all of the sample, and which on none of it.
+
+    `exact=True` decides the signs in exact arithmetic.
 
     >>> net = nm.MLP((1, 2, 1))
     >>> params = (nm.Layer(jnp.array([[1.0], [1.0]]), jnp.array([3.0, -1.0])), nm.Layer(jnp.ones((1, 2)), jnp.zeros(1)))

@@ -50,7 +50,7 @@ class KnownRegions:
 
     @property
     def count(self) -> int:
-        """How many regions."""
+        """Return how many regions there are."""
         return len(self.rows)
 
     def with_new(

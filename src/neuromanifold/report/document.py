@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from neuromanifold.inspection import Inspection, LayerStatus, Timeline
+from neuromanifold.inspection import Inspection, LayerUnits, Timeline
 from neuromanifold.numerics.rank import Rank
 from neuromanifold.runtime.files import write_text
 
@@ -86,7 +86,7 @@ def as_dict(inspection: Inspection) -> dict[str, Any]:
     }
 
 
-def _layer(status: LayerStatus) -> dict[str, Any]:
+def _layer(status: LayerUnits) -> dict[str, Any]:
     return {**vars(status), "switching": status.switching, "shares": status.shares.tolist()}
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from neuromanifold.bottleneck.along import RanksAlong, stable_rank
 from neuromanifold.inspection import Block, Inspection, Timeline
 from neuromanifold.numerics.palette import colour_and_texture, gathered
 from neuromanifold.report.chart import Chart, Rule, Series, figure
@@ -39,8 +40,17 @@ _KERNEL = (
 _APART = " The exact rank does not depend on them."
 _BOTTLENECK = (
     "A layer in the bottleneck (shaded) has as many singular values near 1 as the bottleneck's "
-    "rank and the others near 0: what L2 "
-    "regularisation makes of deep networks."
+    "rank, and the others are near 0. Deep networks trained with L2 regularisation look like this."
+)
+_NO_BOTTLENECK = "No layer is in a bottleneck: there a few singular values would be near 1 and the others near 0."
+
+_RANKS = (
+    "A layer whose output has a small rank passes on only so many numbers about its input. The stable "
+    "rank, Σσ²/σ₁², says how many of them are large."
+)
+_CUTS = (
+    "A cut is a value that all of the network passes through, such as the stream between two blocks. "
+    "No derivative behind it has a larger rank than the Jacobian there."
 )
 
 
@@ -195,11 +205,11 @@ def bottleneck_figure(found: Inspection) -> str:
         for k, column in enumerate(curves)
     )
     bands = tuple(
-        Rule(float(layer), "", "c5", vertical=True, width=1.0) for layer in found.bottleneck.layers
+        Rule(float(layer), "", "c5", vertical=True, width=1.0) for layer in found.bottleneck_layers
     )
+    shaded = len(found.bottleneck_layers)
     alt = (
-        f"Singular values of {len(layers)} weight matrices; {len(found.bottleneck.layers)} layers "
-        "are in the bottleneck."
+        f"Singular values of {len(layers)} weight matrices; {shaded} layers are in the bottleneck."
     )
     chart = Chart(
         "Bottleneck",
@@ -210,7 +220,96 @@ def bottleneck_figure(found: Inspection) -> str:
         (*bands, Rule(1.0, "the value 1", "soft")),
         from_zero=True,
     )
-    return figure(chart, _BOTTLENECK)
+    return figure(chart, _BOTTLENECK if shaded else _NO_BOTTLENECK)
+
+
+def ranks_figure(found: Inspection) -> str:
+    """Ranks of the weights and of what the layers give, in the order of computation, with a table."""
+    assert found.ranks is not None
+    layers = found.ranks.layers
+    order = np.arange(1, len(layers) + 1).astype(float)
+    columns = [
+        ("most that the weights' shape allows", [min(layer.shape) for layer in layers]),
+        ("rank of the weights", [int(layer.weight) for layer in layers]),
+        ("rank of what the layer gives", [int(layer.representation) for layer in layers]),
+        ("its stable rank", [round(stable_rank(layer.representation), 2) for layer in layers]),
+    ]
+    styles = (("soft", True), ("c1", False), ("c3", False), ("c2", True))
+    series = tuple(
+        Series(name, order, np.array(values, float), "line", colour, dashed)
+        for (name, values), (colour, dashed) in zip(columns, styles, strict=True)
+    )
+    lowest = min(layers, key=lambda layer: int(layer.representation))
+    alt = (
+        f"Ranks of {len(layers)} layers; what {lowest.name} gives has the smallest, "
+        f"{int(lowest.representation)}."
+    )
+    wide = max(columns[0][1]) > _LEAST_LOG * min(max(1e-3, v) for v in columns[3][1])
+    chart = Chart(
+        "Ranks along the network",
+        alt,
+        "layer, in the order of computation",
+        "rank",
+        series,
+        log=wide,
+        from_zero=not wide,
+    )
+    rows = "".join(
+        f'<tr><th scope="row">{html.escape(layer.name)}</th>'
+        + "".join(f"<td>{values[k]:,}</td>" for _, values in columns)
+        + "</tr>"
+        for k, layer in enumerate(layers)
+    )
+    heads = "".join(f"<th>{name}</th>" for name, _ in columns)
+    table = (
+        f"<details><summary>{len(layers)} layers, one by one</summary><div class=scroll>"
+        f"<table><thead><tr><th>layer</th>{heads}</tr></thead><tbody>{rows}</tbody></table></div></details>"
+    )
+    caption = f"{_RANKS} Seen on {found.ranks.samples:,} of the samples."
+    unseen = "; ".join(found.ranks.left_out)
+    besides = f"<p class=soft>Not looked at: {html.escape(unseen)}.</p>" if unseen else ""
+    return figure(chart, caption) + table + besides + _cuts_figure(found.ranks)
+
+
+def _cuts_figure(ranks: RanksAlong) -> str:
+    """Ranks of the Jacobians from the cuts to the output, and from each cut to the next."""
+    if not ranks.cuts:
+        return ""
+    order = np.arange(1, len(ranks.cuts) + 1).astype(float)
+    columns = (
+        ("most that can show", [cut.of for cut in ranks.cuts], "soft", True),
+        (
+            "rank of the Jacobian to the output",
+            [int(cut.to_output) for cut in ranks.cuts],
+            "c1",
+            False,
+        ),
+        (
+            "rank of the Jacobian to the next cut",
+            [np.nan if cut.block is None else int(cut.block) for cut in ranks.cuts],
+            "c3",
+            False,
+        ),
+    )
+    series = tuple(
+        Series(name, order, np.array(values, float), "line", colour, dashed)
+        for name, values, colour, dashed in columns
+        if not np.isnan(values).all()
+    )
+    least = min(ranks.cuts, key=lambda cut: int(cut.to_output))
+    alt = (
+        f"Ranks at {len(ranks.cuts)} cuts; the smallest Jacobian to the output, {int(least.to_output)} "
+        f"of {least.of}, is that of {least.name}."
+    )
+    chart = Chart(
+        "Jacobians between the cuts",
+        alt,
+        "cut, in the order of computation",
+        "rank",
+        series,
+        from_zero=True,
+    )
+    return figure(chart, f"{_CUTS} At {ranks.jacobians_at:,} of the samples, the largest rank.")
 
 
 def curve_figure(found: Inspection) -> str:

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from neuromanifold.inspection import Inspection, LayerStatus
+from neuromanifold.inspection import Inspection, LayerUnits
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics.palette import LIGHT, gathered
 from neuromanifold.numerics.results import counted
+from neuromanifold.report.terms import marked
 
 _STATES = (
     ("switching", "s3", "#0072b2"), ("always on, so linear", "on", "#00805d"), ("constant", "c5", "#56b4e9"),
@@ -41,11 +42,16 @@ def numbers_of(found: Inspection) -> list[Number]:
     if found.dimension is not None:
         rank = int(found.dimension)
         limited = rank == found.rows_of_jacobian < D
-        if limited and found.spectrum is not None and found.spectrum.effective_rank > 0:
-            text = f"directions carry the tangent kernel of {D:,} parameters"
+        if (
+            limited
+            and rank > 1
+            and found.spectrum is not None
+            and found.spectrum.effective_rank > 0
+        ):
+            text = f"directions make up the tangent kernel of {D:,} parameters"
             listed.append((f"{found.spectrum.effective_rank:.1f}", text))
         else:
-            listed.append((f"{rank:,}", f"of {D:,} parameter directions change the function"))
+            listed.append((f"{rank:,}", f"of {D:,} parameter directions change {found.changed}"))
     if found.reduction is not None and found.reduction.parameters_saved:
         left = D - found.reduction.parameters_saved
         listed.append((f"{left:,}", f"of {D:,} parameters compute the same"))
@@ -111,7 +117,7 @@ def _columns(found: Inspection) -> list[_Column]:
     ]
 
 
-def _removed(found: Inspection, index: int, status: LayerStatus) -> dict[str, int]:
+def _removed(found: Inspection, index: int, status: LayerUnits) -> dict[str, int]:
     """How many units of a layer went, by reason."""
     removed = () if found.reduction is None else found.reduction.removed
     counts: dict[str, int] = {}
@@ -122,7 +128,7 @@ def _removed(found: Inspection, index: int, status: LayerStatus) -> dict[str, in
     return counts
 
 
-def _column(found: Inspection, index: int, status: LayerStatus) -> _Column:
+def _column(found: Inspection, index: int, status: LayerUnits) -> _Column:
     reasons = _removed(found, index, status)
     still = sum(n for why, n in reasons.items() if "constant" in why)
     alike = sum(n for why, n in reasons.items() if "proportional" in why or "multiple" in why)
@@ -164,7 +170,11 @@ def _panel(title: str, columns: Sequence[_Column], largest: int) -> str:
     small = len(shown) <= _MOST_LAYERS and all(column.size <= _MOST_DOTS for column in shown)
     place = _PANEL / max(1, len(shown))
     centres = [place * (k + 0.5) for k in range(len(shown))]
-    heights = [_TALL * max(0.06, column.size / largest) for column in shown]
+    step = min([18.0, *(_step(column, place) for column in shown)]) if small else 0.0
+    heights = [
+        step * _grid(column)[1] if small else _TALL * max(0.06, column.size / largest)
+        for column in shown
+    ]
     joined = "".join(
         f'<path class="join" d="M{a:.1f} {_middle(-ha):.1f}L{b:.1f} {_middle(-hb):.1f}V{_middle(hb):.1f}'
         f'L{a:.1f} {_middle(ha):.1f}Z"/>'
@@ -192,11 +202,22 @@ def _states(column: _Column) -> Iterator[str]:
         yield from [colour] * count
 
 
+def _grid(column: _Column) -> tuple[int, int]:
+    """In how many files and rows the units of a layer stand."""
+    files = max(1, -(-column.size // _ROWS))
+    return files, max(1, -(-column.size // files))
+
+
+def _step(column: _Column, place: float) -> float:
+    """How far apart they can be."""
+    files, rows = _grid(column)
+    return min(_TALL / rows, place * 0.85 / files)
+
+
 def _dots(column: _Column, x: float, place: float, height: float) -> Iterator[str]:
-    """A circle each, in as many files as the layer needs."""
-    files = -(-column.size // _ROWS)
-    rows = -(-column.size // max(1, files))
-    step = min(height / max(1, rows), place * 0.85 / max(1, files), 18.0)
+    """A circle each, of one size in all layers."""
+    files, rows = _grid(column)
+    step = height / rows
     left, top = x - step * (files - 1) / 2, _TOP + _TALL / 2 - step * (rows - 1) / 2
     for index, colour in enumerate(_states(column)):
         file, row = divmod(index, rows)
@@ -260,8 +281,8 @@ def _data(found: Inspection) -> Iterator[str]:
     rank = int(found.dimension)
     if rank == found.rows_of_jacobian:
         yield (
-            "<b>More samples.</b> The rank is as large as samples × outputs allow; the effective rank and the ranks by "
-            "layer below say more about the network."
+            f"<b>More samples.</b> The rank is all that {counted(found.n_samples, 'sample')} with "
+            f"{counted(found.n_outputs, 'output')} each can show."
         )
     elif found.account is not None and found.account.chain[2] > rank:
         yield (
@@ -276,11 +297,11 @@ def _open(found: Inspection) -> Iterator[str]:
         if part.left_out:
             missing.setdefault(part.left_out, []).append(part.title)
     if missing:
-        listed = "; ".join(
-            f"{html.escape(', '.join(titles))} ({html.escape(why)})"
+        listed = "".join(
+            f"<li>{html.escape(', '.join(titles))}: {marked(why)}</li>"
             for why, titles in missing.items()
         )
-        yield f"<b>Not concluded.</b> {listed}."
+        yield f"<b>Not concluded.</b><ul>{listed}</ul>"
 
 
 def share_image(found: Inspection, title: str) -> str:

@@ -10,6 +10,8 @@ import time
 from importlib.resources import files
 from pathlib import Path
 
+import numpy as np
+
 from neuromanifold.inspection import Inspection, Timeline
 from neuromanifold.report import figures
 from neuromanifold.report.overview import big_numbers, network_figure, next_steps, share_image
@@ -22,14 +24,13 @@ from neuromanifold.symmetry.account.dimension_account import DimensionAccount
 
 TITLE = "What this network's parameters do"
 _PARAMETERS = (
-    "The other directions leave it unchanged on the sample; where an account was made, they are "
-    "shown with the reason."
+    "The other directions leave it unchanged on the sample; where the account could be made, they "
+    "are shown with the reason."
 )
 _UNITS = (
-    "One square for each unit, or for each channel of a convolution; its colour says at what "
-    "share of the samples it is on. "
-    "On this sample a unit that is always on is linear, and one that is always off could be "
-    "removed."
+    "There is one square for each unit, or for each channel of a convolution. Its colour says at "
+    "what share of the samples it is on. On this sample a unit that is always on is linear, and a "
+    "unit that is always off could be removed."
 )
 _MOST_LISTED = 200
 
@@ -44,6 +45,8 @@ def write(
 ) -> Path:
     """Write `index.html` into `folder`, and beside it `share.svg`, the image to share; return the
     path of the page. `command` is what made it, for the last line.
+
+    `inspection`, `title` and `timeline` are as for `render`.
     """
     write_text(Path(folder) / "share.svg", share_image(inspection, title))
     page = render(inspection, title=title, timeline=timeline, command=command)
@@ -59,6 +62,9 @@ def render(
 ) -> str:
     """The page as a string; every name from outside is escaped, and the page forbids any script
     but its own.
+
+    `inspection` is what `nm.inspect` returned, `title` the page's headline, `timeline` a training
+    to show beside it, `command` what made the page.
     """
     sections = [
         (name, heading, text) for name, heading, text in _sections(inspection, timeline) if text
@@ -83,7 +89,7 @@ def render(
 <nav aria-label="Sections"><ul>{contents}</ul></nav>
 {body}
 </main>
-<footer>{html.escape(_made(inspection, command))} {html.escape(_proof(inspection))}</footer>
+<footer>{_made(inspection, command)} {html.escape(_proof(inspection))}</footer>
 <script>{script()}</script>
 </body></html>
 """
@@ -93,7 +99,7 @@ def _made(found: Inspection, command: str) -> str:
     """Version, date, time taken, data, and the command."""
     version, day = importlib.metadata.version("neuromanifold"), time.strftime("%Y-%m-%d %H:%M")
     data = f"{found.n_samples:,} of {found.n_given:,} samples for the Jacobian"
-    by = f" Made by: {command}" if command else ""
+    by = f" Made by <code>{html.escape(command)}</code>." if command else ""
     return f"neuromanifold {version}, {day}, {found.seconds:.1f} s; {data}.{by}"
 
 
@@ -119,7 +125,7 @@ def script() -> str:
 def _sections(found: Inspection, timeline: Timeline | None) -> list[tuple[str, str, str]]:
     drawn_spectrum = found.float64 is not None or found.spectrum is not None
     return [
-        ("network", "The network, and what is left of it", network_figure(found)),
+        ("network", "The network", network_figure(found)),
         (
             "parameters",
             "Where the parameters went",
@@ -150,6 +156,11 @@ def _sections(found: Inspection, timeline: Timeline | None) -> list[tuple[str, s
             "bottleneck",
             "Bottleneck",
             figures.bottleneck_figure(found) if found.bottleneck is not None else "",
+        ),
+        (
+            "ranks",
+            "Ranks along the network",
+            figures.ranks_figure(found) if found.ranks is not None and found.ranks.layers else "",
         ),
         (
             "function",
@@ -249,9 +260,12 @@ def _descent(found: Inspection) -> str:
         f"<p>With the loss <code>{html.escape(d.loss)}</code> and all the samples at once, {rate} "
         "up to "
         f"<b>{d.largest_lr:.3g}</b> do not overshoot: the {sharp} is {d.sharpness:.4g}. "
-        f"The {aligned} of the kernel with the loss's gradient is {d.alignment:.4g}, and with the "
-        "targets "
-        f"{d.kernel_alignment:.3f} on a scale from 0 to 1.</p>"
+        f"The {aligned} of the kernel with the loss's gradient is {d.alignment:.4g}"
+        + (
+            f", and with the targets {d.kernel_alignment:.3f} on a scale from 0 to 1.</p>"
+            if np.isfinite(d.kernel_alignment)
+            else ".</p>"
+        )
     )
 
 
@@ -280,7 +294,7 @@ def _program(found: Inspection) -> str:
 
 def _how(found: Inspection) -> str:
     parts = [part for part in found.parts if not part.left_out]
-    return "<p>Seconds by part.</p>" + _pairs(
+    return "<p>Seconds for each part.</p>" + _pairs(
         [(part.title, f"{part.seconds:.1f} s") for part in parts]
     )
 

@@ -13,6 +13,7 @@ from neuromanifold.graph.selection import leaf_names
 from neuromanifold.inspection import Inspection
 from neuromanifold.models import MLP, save
 from neuromanifold.models.model_kind import perceptron
+from neuromanifold.numerics.results import counted
 from neuromanifold.report.terms import linked
 from neuromanifold.symmetry import Reduction
 
@@ -27,7 +28,7 @@ def reduction_section(found: Inspection) -> str:
     removed = "".join(f"<li>{html.escape(str(removal))}</li>" for removal in reduction.removed)
     net, share = perceptron(reduction.net), 100 * reduction.parameters_saved / found.n_params
     shape = (
-        f"{reduction.neurons_saved} channels fewer"
+        f"{counted(reduction.neurons_saved, 'channel' if found.units == 'channels' else 'unit')} fewer"
         if net is None
         else f"the widths <code>{_widths(net)}</code>"
     )

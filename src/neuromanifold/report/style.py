@@ -62,7 +62,7 @@ body { max-width: 64rem; }
 .two { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(24rem, 100%), 1fr)); gap: 1.5rem; }
 figure.net, figure.wide { max-width: none; } .net svg { max-width: 31rem; } .net circle, .net rect { fill: var(--k); } .net .title { font-weight: 600; }
 .net .join { fill: var(--tint); }
-.steps li { margin: .35rem 0; } .scroll { overflow-x: auto; }
+.steps li { margin: .35rem 0; overflow-wrap: anywhere; } .scroll { overflow-x: auto; }
 .blocks { width: auto; } .blocks td { text-align: right; white-space: nowrap; } .blocks th { overflow-wrap: normal; } .blocks thead th { color: var(--soft); }
 .blocks svg { display: block; } .blocks rect { fill: var(--k); }
 .model { margin: .2rem 0; } .model code { font-size: .85em; }

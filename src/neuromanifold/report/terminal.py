@@ -13,7 +13,7 @@ from neuromanifold.runtime.files import check_output
 
 
 def print_inspection(inspection: Inspection) -> None:
-    """The table and the verdict."""
+    """Print the table and the verdict of `inspection`."""
     from rich.console import Console
     from rich.table import Table
 
@@ -26,7 +26,7 @@ def print_inspection(inspection: Inspection) -> None:
     )
     table.add_column("quantity")
     table.add_column("value", justify="right", style="bold")
-    table.add_column("evidence", style="dim")
+    table.add_column("remark", style="dim")
     for name, value, remark in inspection.rows:
         table.add_row(name, value, remark)
     console = Console(highlight=False)
@@ -41,6 +41,8 @@ def print_inspection(inspection: Inspection) -> None:
 def numbers(json: Path | None, *read: str | None) -> Generator[Callable[[Inspection], None]]:
     """A function that writes an inspection as JSON; where it goes to standard output (`-`), all
     else goes to standard error.
+
+    `json` is the file; it is refused where it is one of those that were `read`.
     """
     if json is None:
         yield lambda inspection: None

@@ -15,8 +15,8 @@ TERMS = {
     "the sample: the rank of the Jacobian of all outputs by all parameters",
     "exact": "computed without rounding and without a threshold, in whole numbers modulo a prime; "
     "floating-point numbers are fractions, and the certificate proves the result",
-    "gap": "the smallest singular value that counts over the largest that does not; near 1 the "
-    "rank depends on the threshold",
+    "gap": "the smallest singular value that counts divided by the largest that does not; near 1 "
+    "the rank depends on the threshold",
     "singular value": "how far the outputs on the sample move when the parameters move by one in its "
     "direction",
     "parameter without effect": "its column of the Jacobian is zero: every path through it is shut on "
@@ -28,50 +28,50 @@ TERMS = {
     "whatever the data and the loss; "
     "each belongs to a continuous symmetry",
     "reduction": "a smaller network that computes the same on the sample: units that are off, "
-    "linear or copies of others go, and the layers beside them take over their part",
-    "unit": "a place where the network bends: a neuron's ReLU, or one entry of a channel; it is "
+    "linear or copies of others are removed, and the layers beside them take over what they did",
+    "unit": "a neuron whose activation has a kink, such as ReLU, or one entry of a channel; it is "
     "on where it passes its input on",
     "linear region": "a set of inputs on which every unit is on or off in the same way, so that "
     "the network is affine",
-    "always on": "the unit's input is positive at every sample looked at: it is linear there",
+    "always on": "the unit's input is positive at every sample looked at: the unit is linear there",
     "always off": "the unit's input is not positive at any sample looked at: it could be removed",
-    "dead channel": "a channel that is off at every place and every sample looked at",
+    "dead channel": "a channel that is off at every pixel of every sample looked at",
     "inactive neurons": "weights into or out of a unit that is off at every sample",
     "closed paths": "every path through the parameter passes a unit that is off at every sample",
     "scalings": "multiply the weights into a ReLU unit by c > 0 and divide the weights out of it by "
     "c: the function stays the same",
     "linear neurons": "units that are always on are linear; any invertible mixture of them gives the "
     "same function",
-    "translations": "add a constant to a unit that is always on, and the biases of the next layer "
-    "take it off again",
-    "shared sign patterns": "units that switch together at all samples can be mixed with each "
-    "other",
+    "translations": "add a constant to a unit that is always on, and change the biases of the next "
+    "layer so that they undo it",
+    "shared sign patterns": "units that are on at the same samples can be mixed with each other",
     "relations between patterns": "units whose patterns add up, as when one is on exactly where "
-    "another is off, can trade with each other",
+    "another is off: a change of one can be undone by the others",
     "confined in one unit": "the inputs of a unit lie in a subspace; changes of its weights outside "
     "of it have no effect",
-    "confined in one layer": "the same for all weights of a layer together",
-    "confined in two layers": "the same for the weights of two layers in a row",
+    "confined in one layer": "the inputs of a layer lie in a subspace; changes of all its weights "
+    "together outside of it have no effect",
+    "confined in two layers": "changes of the weights of two layers in a row cancel on everything "
+    "that reaches them",
     "linear segments": "between units that switch the network is linear, and factors of a "
-    "product can be changed while the product stays",
+    "product can be changed while the product stays the same",
     "too few samples in a region": "directions that would show if the same linear regions held "
     "more samples",
     "unexplained": "directions that change nothing on the sample, for a reason that was not found",
     "NTK": "the neural tangent kernel, Jacobian times its transpose; its eigenvalues are the "
     "squared singular values",
-    "effective rank": "exp of the entropy of the eigenvalues over their sum: about how many "
-    "directions carry it",
-    "stable rank": "the sum of the eigenvalues over the largest of them",
-    "alignment": "how much of the kernel acts along the loss's gradient g, gᵀΘg/‖g‖²: the rate at "
-    "which a small step of gradient "
-    "descent lowers the loss, for the length of g",
+    "effective rank": "exp of the entropy of the eigenvalues divided by their sum: about how many "
+    "directions make up the kernel",
+    "stable rank": "the sum of the eigenvalues divided by the largest of them",
+    "alignment": "gᵀΘg/‖g‖² for the kernel Θ and the gradient g of the loss in the outputs: how fast "
+    "a small step of gradient descent lowers the loss, relative to ‖g‖²",
     "sharpness": "the largest eigenvalue of the loss's Hessian in the parameters",
-    "learning rate": "beyond 2/sharpness, a step of gradient descent overshoots along the "
-    "direction of largest curvature",
-    "bottleneck": "layers that pass on the same few k directions: k singular values of their "
-    "weights are near 1, the others near 0",
-    "fit": "r², one minus the mean squared error over the variance of the targets; for classes "
-    "the share of samples that are right",
+    "learning rate": "with a rate above 2/sharpness, a step of gradient descent overshoots along "
+    "the direction of largest curvature",
+    "bottleneck": "layers that all pass on only k directions: k singular values of their weights "
+    "are near 1, the others near 0",
+    "fit": "r², one minus the mean squared error divided by the variance of the targets; for "
+    "classes the share of samples that are right",
     "kernel drift": "how far the tangent kernel has moved from its first record, ‖Θ − Θ₀‖/‖Θ₀‖; "
     "near 0 training is that of a linear model",
 }
@@ -87,8 +87,6 @@ _ROWS = (
     ("conserved", "conserved quantity"),
     ("equivalent smaller network", "reduction"),
     ("linear regions", "linear region"),
-    ("always-active", "always on"),
-    ("always-inactive", "always off"),
     ("dead channels", "dead channel"),
     ("NTK", "NTK"),
     ("effective rank", "effective rank"),
@@ -108,6 +106,7 @@ _ROWS = (
 _PHRASES = (
     ("parameter directions", "parameter direction"),
     ("parameter direction", "parameter direction"),
+    ("effective rank", "effective rank"),
     ("rank", "functional dimension"),
     ("units", "unit"),
     ("Gradient flow", "gradient flow"),
@@ -133,6 +132,8 @@ def row_name(name: str) -> str:
 
 
 def _of_row(name: str) -> str:
+    if name.endswith((" always on", " always off")):
+        return linked(name, name[name.index("always") :])
     return next(
         (linked(name, term) for start, term in _ROWS if name.startswith(start)), html.escape(name)
     )

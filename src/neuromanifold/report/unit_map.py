@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from neuromanifold.inspection import Inspection, LayerStatus
+from neuromanifold.inspection import Inspection, LayerUnits
 from neuromanifold.numerics.results import counted
 from neuromanifold.report.chart import embedded
 
@@ -25,7 +25,7 @@ def unit_map(found: Inspection) -> str:
     return f'<ul class="legend">{legend}</ul>{maps}'
 
 
-def _layer(status: LayerStatus) -> str:
+def _layer(status: LayerUnits) -> str:
     cells = status.cells
     between = cells - status.on - status.off
     counts = (
@@ -47,7 +47,7 @@ def _called(name: str) -> str:
     return f"layer {name}" if name.isdigit() else name
 
 
-def _map(status: LayerStatus, label: str) -> str:
+def _map(status: LayerUnits, label: str) -> str:
     n = len(status.shares)
     columns = max(_FEWEST, min(_MOST_COLUMNS, n))
     size = _WIDTH / columns

@@ -22,18 +22,18 @@ LENGTH = len(_MARK) + 64 + 1
 _PIECE = 1 << 20
 
 
-def write_sealed(path: str | Path, write: Callable[[Path], object]) -> Path:
+def write_checksummed(path: str | Path, write: Callable[[Path], object]) -> Path:
     """`write_atomically`, with the checksum added."""
 
     def fill(temporary: Path) -> None:
         write(temporary)
         with temporary.open("ab") as file:
-            file.write(_seal(temporary, temporary.stat().st_size))
+            file.write(_checksum(temporary, temporary.stat().st_size))
 
     return write_atomically(path, fill)
 
 
-def check_seal(path: str | Path, remedy: str) -> None:
+def check_checksum(path: str | Path, remedy: str) -> None:
     """Refuse a file whose checksum is missing or is not that of its content; the sentence ends
     with `remedy`.
     """
@@ -47,11 +47,11 @@ def check_seal(path: str | Path, remedy: str) -> None:
             f"{path} has no checksum at its end: it is cut short, or not written by this version; "
             f"{remedy}."
         )
-    if found != _seal(path, size):
+    if found != _checksum(path, size):
         raise ValueError(f"{path} is damaged: its checksum is not that of its content; {remedy}.")
 
 
-def _seal(path: Path, size: int) -> bytes:
+def _checksum(path: Path, size: int) -> bytes:
     state = hashlib.sha256()
     with path.open("rb") as file:
         while size > 0:
@@ -72,15 +72,15 @@ def write_archive(path: str | Path, header: dict[str, Any], arrays: dict[str, np
         with temporary.open("wb") as file:
             np.savez(file, **content)
 
-    return write_sealed(path, fill)
+    return write_checksummed(path, fill)
 
 
 def read_archive(path: str | Path, remedy: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The header and the arrays, after every check: seal, names, sizes. No code runs, and
+    """The header and the arrays, after every check: checksum, names, sizes. No code runs, and
     nothing is decompressed.
     """
     path = Path(path)
-    check_seal(path, remedy)
+    check_checksum(path, remedy)
     try:
         with zipfile.ZipFile(path) as archive:
             content = {

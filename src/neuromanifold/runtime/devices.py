@@ -83,6 +83,31 @@ def multiplies_float64_faster() -> bool:
     return any(name in devices()[0].device_kind for name in ("H100", "H200"))
 
 
+_NO_DIGITS = ("--xla_force_host_platform_device_count", "--xla_dump")
+
+
+def where_it_runs(device: Any = None) -> dict[str, str]:
+    """What digits depend on beside the program, as far as it has a name: the device (by default
+    the first), the versions of JAX, and what its compiler is told.
+    """
+    device = device or jax.devices()[0]
+    return {
+        "platform": f"{device.platform} ({device.device_kind})",
+        "jax": f"{jax.__version__}, jaxlib {version('jaxlib')}",
+        "compiler flags": compiler_flags(),
+    }
+
+
+def compiler_flags() -> str:
+    """What XLA is told that changes digits: `XLA_FLAGS` but for the number of simulated devices
+    and what is written for a reader, and JAX's switch for optimisations.
+    """
+    flags = os.environ.get("XLA_FLAGS", "").split()
+    told = sorted(flag for flag in flags if not flag.startswith(_NO_DIGITS))
+    few = ["few optimizations"] if jax.config.read("jax_disable_most_optimizations") else []
+    return " ".join([*told, *few])
+
+
 def mesh() -> Mesh | None:
     """The devices of this process in a row, or `None` where there is one."""
     places = tuple(devices())
@@ -109,7 +134,7 @@ def spread(tree: Any, over: Mesh) -> Any:
 
 
 def whole(tree: Any, over: Mesh) -> Any:
-    """Arrays whole on every device."""
+    """Put arrays whole on every device."""
     return jax.device_put(tree, NamedSharding(over, PartitionSpec()))
 
 

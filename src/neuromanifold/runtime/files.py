@@ -1,9 +1,11 @@
 """Files that are either complete or absent, with the rights that the user's umask gives them."""
 
+import contextlib
+import errno
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 
 
@@ -23,15 +25,30 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> Path:
     temporary = _neighbour(path)
     permissions = stat.S_IMODE((path if path.exists() else temporary).stat().st_mode)
     try:
-        write(temporary)
-        temporary.chmod(
-            permissions
-        )  # some writers put a file of their own in the place of this one
-        _flush(temporary)
-        temporary.replace(path)
+        with room_for(path):
+            write(temporary)
+            # Some writers put a file of their own in the place of this one.
+            temporary.chmod(permissions)
+            _flush(temporary)
+            temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
     return path
+
+
+@contextlib.contextmanager
+def room_for(path: Path) -> Generator[None]:
+    """Where the disk is full: one sentence with the file's name."""
+    try:
+        yield
+    except Exception as error:
+        full = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+        number = getattr(error, "errno", None)
+        if number not in full and not any(f"os error {n})" in str(error) for n in full):
+            raise
+        raise OSError(
+            f"{str(path)!r} found no room on its disk; make room there and call the same again."
+        ) from None
 
 
 def _behind_links(path: Path) -> Path:
@@ -95,7 +112,6 @@ def check_folder(folder: str | Path, name: str = "out") -> Path:
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise type(error)(
-            f"`{name}` cannot be written into {str(folder)!r} ({reason}); name a folder that can "
-            "be."
+            f"`{name}` cannot be written into {str(folder)!r} ({reason}); name another folder."
         ) from None
     return folder

@@ -28,6 +28,14 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if "sched_getaffinity" in dir(os) else os.cpu_count() or 1
 
 
+def pool_size() -> int:
+    """The threads of XLA's pool on this host. Large products add in an order that depends on it;
+    `NPROC` sets it.
+    """
+    given = os.environ.get("PJRT_NPROC") or os.environ.get("NPROC") or ""
+    return int(given) if given.isdigit() and int(given) > 0 else cores()
+
+
 @contextmanager
 def one_blas_thread() -> Generator[None]:
     """OpenBLAS on one thread in the block, and its own number again when the last of overlapping

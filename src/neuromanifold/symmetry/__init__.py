@@ -16,8 +16,7 @@ from neuromanifold.symmetry.conservation.conserved import (
     conserved_quantities_probe,
 )
 from neuromanifold.symmetry.conservation.laws import ConservationLaws, conservation_laws
-from neuromanifold.symmetry.conservation.teleport import Teleportation, teleport
-from neuromanifold.symmetry.conservation.training import teleporting
+from neuromanifold.symmetry.conservation.teleport import Teleportation, teleport, teleporting
 from neuromanifold.symmetry.discovery.discover import Discovery, discover
 from neuromanifold.symmetry.groups.base import (
     AbstractGroup,
@@ -29,6 +28,7 @@ from neuromanifold.symmetry.groups.base import (
 from neuromanifold.symmetry.groups.batch import BatchGroup
 from neuromanifold.symmetry.groups.channel_permutation import ChannelPermutationGroup
 from neuromanifold.symmetry.groups.dense import Dense
+from neuromanifold.symmetry.groups.entries import Entries
 from neuromanifold.symmetry.groups.filters import FilterScalingGroup
 from neuromanifold.symmetry.groups.flow import Flow, FlowGroup
 from neuromanifold.symmetry.groups.hadamard import (
@@ -65,6 +65,7 @@ __all__ = [
     "DimensionAccount",
     "Discovery",
     "Element",
+    "Entries",
     "Extended",
     "ExtendedModel",
     "FilterScalingGroup",

@@ -5,14 +5,20 @@ axis at a time. All other axes fixed, place j of b put at place i of a, times th
 axis allows, costs Σ_s ‖A_{s,i} − ε_s t^{e_s} B_{s,j}‖² over the slots s of the parameters: the best
 t solves a polynomial, the best order an assignment.   [Ainsworth et al. 2023, "Git re-basin",
 weight matching; the factors are ours]
+
+Each head of an attention has an order of its own for its channels: where f allows that, an axis
+inside heads is one axis for each head. Running statistics move with their channels and cost
+nothing.
 """
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.graph.reading import evaluated
@@ -23,29 +29,39 @@ from neuromanifold.numerics.precision import arithmetic, promote
 from neuromanifold.numerics.randomness import host_generator
 from neuromanifold.numerics.results import Array, Result, follows
 from neuromanifold.numerics.validation import check_params, refuse_tracers, sample_arrays
+from neuromanifold.symmetry.account.rules import FOLDED, SCALED, structural_symmetries
 from neuromanifold.symmetry.conservation.balances import Balance, channel_scalings
 from neuromanifold.symmetry.conservation.teleport import Change
-from neuromanifold.symmetry.discovery.channels import Arrays, Slot
+from neuromanifold.symmetry.discovery.channels import Arrays, Slot, aligned
+from neuromanifold.symmetry.discovery.conditions import NetworkSampler
 from neuromanifold.symmetry.discovery.named_groups import leaf_names
-from neuromanifold.symmetry.groups.channel_permutation import ChannelPermutationGroup
-from neuromanifold.symmetry.groups.monomial import Monomial
+from neuromanifold.symmetry.discovery.statistics import WithStatistics
+from neuromanifold.symmetry.groups.base import Element
+from neuromanifold.symmetry.groups.channel_permutation import (
+    ChannelPermutationGroup,
+    channel_monomial,
+)
+from neuromanifold.symmetry.groups.entries import Entries
 from neuromanifold.symmetry.groups.product import symmetry_group
 
 _SWEEPS = 500
 _ROUNDING = 1e-14  # of ‖a‖² + ‖b‖²: a step that gains less gains nothing
 _STILL = 1e-14  # of a factor
 _INPUTS = 16
+_SAME = 1e-9  # of f's largest value
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Move(Result):
     """What was done to one hidden axis: place i is b's place `order[i]`, times `factors[s, i]` in
-    slot s, an axis of the leaf `parameters[s]`.
+    slot s, an axis of the leaf `parameters[s]`; inside the head `head`, counted from 0 as a counts
+    them, where each head has an order of its own.
     """
 
     parameters: tuple[str, ...]
     order: np.ndarray
     factors: np.ndarray
+    head: int | None = None
 
     @property
     def moved(self) -> int:
@@ -57,6 +73,7 @@ class Move(Result):
         flipped = int((self.factors < 0).any(axis=0).sum())
         scaled = int((np.abs(np.abs(self.factors) - 1) > 10 * _STILL).any(axis=0).sum())
         own = " ".join(dict.fromkeys(self.parameters))
+        own = own if self.head is None else f"{own}, head {self.head}"
         return f"{own}: {self.moved} of {len(self.order)} moved, {flipped} flipped, {scaled} scaled"
 
 
@@ -92,14 +109,18 @@ class Match(Result):
 
     `element` is g, `moves` what it does to each hidden axis, `distance` ‖a − b‖ and ‖a − g b‖,
     `deviation` the largest change of f on the sample relative to its largest value, `starts` the
-    distances that the searches ended at, `left_out` the axes whose scalings were not sought.
+    distances that the searches ended at, `left_out` the axes whose scalings were not sought. Where
+    f holds running statistics, `statistics` are those of a, of b, and of b moved, and g acts on
+    the pair (parameters, statistics).
     """
 
     net: Model
+    x: Any
     a: Any
     b: Any
     params: Any
-    element: Monomial
+    statistics: tuple[Any, Any, Any]
+    element: Element
     moves: tuple[Move, ...]
     distance: Change
     deviation: float
@@ -114,8 +135,26 @@ class Match(Result):
         )
 
     def __str__(self) -> str:
-        unseen = [f"  scalings not looked at: {each}" for each in self.left_out]
+        unseen = [f"  not searched: {each}" for each in self.not_searched]
         return "\n".join([self.headline(), *(f"  {m.headline()}" for m in self.moves), *unseen])
+
+    @property
+    def model(self) -> Model:
+        """f with the statistics of b moved: what `params` belong to."""
+        return WithStatistics(self.net).closed(self.statistics[2])
+
+    @cached_property
+    def not_searched(self) -> tuple[str, ...]:
+        """The symmetries that f has by its structure and that g does not range over: matrices on
+        linear axes and within heads, rotations of streams, shifts that nothing sees.
+        """
+        found = structural_symmetries(self.net, self.a, self.x)
+        beyond = [rule for rule in found.rules if rule.kind not in (FOLDED, SCALED)]
+        folded = [rule for rule in found.rules if rule.kind == FOLDED]
+        return (
+            *(f"{rule.kind} ({' '.join(rule.leaves)})" for rule in (*beyond, *folded)),
+            *(f"scalings of {each}" for each in self.left_out),
+        )
 
     def path(self, t: Any) -> Any:
         """(1 − t) a + t g(b)."""
@@ -126,17 +165,17 @@ class Match(Result):
         if not isinstance(points, int) or points < 3:
             raise ValueError(f"`points` is {points!r}; pass a whole number, 3 or more.")
         t = np.linspace(0.0, 1.0, points)
+        model = WithStatistics(self.net)
         with arithmetic():
-            start, b, moved = (promote(p, np.float64) for p in (self.a, self.b, self.params))
+            ends = zip((self.a, self.b, self.params), self.statistics, strict=True)
+            start, b, moved = (promote(each, np.float64) for each in ends)
             x = promote(sample_arrays(x), np.float64)
-            y = promote(check_target(self.net, start, x, y, loss), np.float64)
+            y = promote(check_target(self.net, start[0], x, y, loss), np.float64)
             check_loss(loss, y)
             before, after = (
-                np.array([
-                    float(loss(evaluated(self.net, _between(start, end, s), x), y)) for s in t
-                ])
+                np.array([float(loss(evaluated(model, _between(start, end, s), x), y)) for s in t])
                 for end in (b, moved)
-            )  # fmt: skip
+            )
         return Barrier(t, before, after)
 
 
@@ -146,7 +185,14 @@ def _between(a: Any, b: Any, t: Any) -> Any:
 
 @follows
 def match(
-    f: Model, a: Any, b: Any, *, x: Samples | None = None, starts: int = 8, key: Any = None
+    f: Model,
+    a: Any,
+    b: Any,
+    *,
+    x: Samples | None = None,
+    other: Model | None = None,
+    starts: int = 8,
+    key: Any = None,
 ) -> Match:
     """The element g of the symmetries of `f` that brings `b` nearest to `a`: min ‖a − g b‖.
 
@@ -156,9 +202,15 @@ def match(
     other is brought to its optimum, an assignment whose entries are minimised over signs and
     factors, until nothing gains. That is the global minimum for one hidden axis; for several it is
     a local one that depends on the start, so that the search starts from the identity and `starts`
-    times, all but the first drawn with `key`, from both networks balanced. Other symmetries (GL of
-    linear units and of attention, different orders within different heads) are not searched. `x`
-    says the shapes of inputs (an `nm.MLP` needs none), and f is compared on it.
+    times, all but the first drawn with `key`, from both networks balanced. Every head has an order
+    of its own for the channels in it where f does not mind (tried at random parameters). Other
+    symmetries (matrices on linear units and within heads, rotations of streams) are not searched:
+    `not_searched` names those that f has. `x` says the shapes of inputs (an `nm.MLP` needs none),
+    and f is compared on it.
+
+    Running statistics of batch normalisation follow their channels and do not count in the
+    distance. Those of b are held by its own model, `other` (`f, a = nm.from_torch(first)`; `other, b
+    = nm.from_torch(second)`); the result's `model` is f with them moved.
 
     >>> net = nm.MLP((1, 2, 1))
     >>> params = (nm.Layer(np.array([[1.0], [3.0]]), np.zeros(2)), nm.Layer(np.array([[1.0, 2.0]]), np.zeros(1)))
@@ -173,25 +225,36 @@ def match(
     _check_pair(a, b)
     if not isinstance(starts, int) or starts < 0:
         raise ValueError(f"`starts` is {starts!r}; pass a whole number, 0 or more.")
-    axes, left_out = _axes(f, a, x)
-    target, leaves = _float64(a), _float64(b)
+    statistics = _statistics(f, other)
+    if statistics[0]:
+        pairs = zip(*statistics, strict=True)
+        model = _Opened(f, tuple(bool((s > 0).all() and (t > 0).all()) for s, t in pairs))
+        start, end = model.paired(a, statistics[0]), model.paired(b, statistics[1])
+    else:
+        model, start, end = f, a, b
+    axes, left_out = _axes(model, start, x)
+    # Statistics are no parameters: as zeros they move with their channels and cost nothing.
+    free = [np.zeros_like(each) for each in statistics[0]]
+    target, leaves = ([*_float64(each), *free] for each in (a, b))
     rng = host_generator(jax.random.key(0) if key is None else key)
     found = list(_searches(axes, target, leaves, starts, rng))
     best = min(found, key=lambda search: search.distance)
     element = _element(axes, best.states, [leaf.shape for leaf in leaves])
-    moved = element(b)
+    moved, carried = element((b, statistics[1])) if statistics[0] else (element(b), ())
     return Match(
         net=f,
+        x=x,
         a=a,
         b=b,
         params=moved,
+        statistics=(*statistics, carried),
         element=element,
         moves=tuple(
-            Move(axis.parameters, state.order, state.factors)
+            Move(axis.parameters, state.order, state.factors, axis.head)
             for axis, state in zip(axes, best.states, strict=True)
         ),
         distance=Change(_distance(target, leaves), best.distance),
-        deviation=_deviation(f, b, element, x),
+        deviation=_deviation(model, end, element, x),
         starts=tuple(search.distance for search in found),
         left_out=left_out,
     )
@@ -207,6 +270,40 @@ def _sample(f: Model, x: Any) -> Any:
             "from its parameters."
         )
     return np.random.default_rng(0).standard_normal((_INPUTS, net.widths[0]))
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A network with its statistics as parameters, those that are positive (variances) by their
+    logarithms: so random ones are variances too, and none can change its sign.
+    """
+
+    f: Model
+    positive: tuple[bool, ...]
+
+    def __call__(self, both: Any, x: Any) -> Any:
+        params, own = both
+        pairs = zip(own, self.positive, strict=True)
+        return WithStatistics(self.f)(
+            (params, tuple(jnp.exp(s) if log else s for s, log in pairs)), x
+        )
+
+    def paired(self, params: Any, statistics: Sequence[np.ndarray]) -> Any:
+        """The parameters of this network."""
+        pairs = zip(statistics, self.positive, strict=True)
+        return params, tuple(np.log(s) if log else s for s, log in pairs)
+
+
+def _statistics(f: Model, other: Model | None) -> tuple[Any, Any]:
+    """The running statistics of both networks."""
+    ours, theirs = (WithStatistics(f if each is None else each).statistics for each in (f, other))
+    shapes = [[each.shape for each in own] for own in (ours, theirs)]
+    if shapes[0] != shapes[1]:
+        raise ValueError(
+            f"`other` holds statistics of shapes {shapes[1]} but `f` of {shapes[0]}; pass the model "
+            "that was made together with `b`."
+        )
+    return ours, theirs
 
 
 def _check_pair(a: Any, b: Any) -> None:
@@ -232,7 +329,7 @@ def _distance(a: Arrays, b: Arrays) -> float:
     return float(np.sqrt(sum(((p - q) ** 2).sum() for p, q in zip(a, b, strict=True))))
 
 
-def _deviation(f: Model, params: Any, element: Monomial, x: Any) -> float:
+def _deviation(f: Model, params: Any, element: Element, x: Any) -> float:
     """By how much f moves in float64, relative to its largest value."""
     wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
     with arithmetic():
@@ -248,14 +345,17 @@ def _deviation(f: Model, params: Any, element: Monomial, x: Any) -> float:
 @dataclass(frozen=True, eq=False)
 class _Axis:
     """A hidden axis: its slots, whether its places may be permuted, all sign patterns of one place
-    (patterns, slots), and the exponents of its scalings, one row each.
+    (patterns, slots), and the exponents of its scalings, one row each. An axis of heads comes before
+    those inside each head, of which `inside` holds the numbers, a row for each kind.
     """
 
     parameters: tuple[str, ...]
-    slots: tuple[Slot, ...]
+    slots: "tuple[Slot | _HeadSlot, ...]"
     permutes: bool
     signs: np.ndarray
     exponents: tuple[np.ndarray, ...]
+    head: int | None = None
+    inside: tuple[tuple[int, ...], ...] = ()
 
     @property
     def size(self) -> int:
@@ -266,6 +366,32 @@ class _Axis:
         """Half a step where a leaf meets the axis twice: each of its slots would make it whole."""
         leaves = [slot.leaf for slot in self.slots]
         return 1.0 if len(set(leaves)) == len(leaves) else 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class _HeadSlot:
+    """The part of a slot that lies in one head; `each` is where the heads are."""
+
+    slot: Slot
+    each: Slot
+    head: int
+
+    @property
+    def leaf(self) -> int:
+        return self.slot.leaf
+
+    @property
+    def size(self) -> int:
+        return self.slot.size
+
+    def slices(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        return self.slot.by_head(self.each, arrays[self.leaf])[self.head].reshape(self.size, -1)
+
+    def put(self, arrays: Arrays, slices: np.ndarray) -> None:
+        a = aligned(arrays[self.leaf])
+        view = self.slot.by_head(self.each, a)[self.head]
+        view[...] = slices.reshape(view.shape)
+        arrays[self.leaf] = a
 
 
 @dataclass(frozen=True, eq=False)
@@ -321,7 +447,62 @@ def _axes(f: Model, params: Any, x: Any) -> tuple[list[_Axis], tuple[str, ...]]:
         slots = _bare(balance)
         rows = tuple(_rows([balance], slots, left_out))
         found.append(_Axis(balance.leaves, slots, False, np.ones((1, len(slots))), rows))
-    return found, tuple(left_out)
+    return _headed(found, NetworkSampler(f, params, x, False)), tuple(left_out)
+
+
+def _headed(axes: Sequence[_Axis], sampler: NetworkSampler) -> list[_Axis]:
+    """The axes, those inside heads once for each head where f allows that, behind all others."""
+    within = dict[int, tuple[int, list[_Axis]]]()
+    for i, k in itertools.permutations(range(len(axes)), 2):
+        if i not in within and k not in within and axes[i].permutes:
+            own = _by_head(axes[i], axes[k])
+            if own and _allowed(own, sampler):
+                within[i] = k, own
+    whole = [k for k in range(len(axes)) if k not in within]
+    found = [axes[k] for k in whole]
+    for outer, own in within.values():
+        numbers, place = tuple(range(len(found), len(found) + len(own))), whole.index(outer)
+        found[place] = replace(found[place], inside=(*found[place].inside, numbers))
+        found += own
+    return found
+
+
+def _by_head(axis: _Axis, outer: _Axis) -> list[_Axis]:
+    """The axis once for each place of another that has all of its entries; none where some are
+    outside.
+    """
+    slots, others = (
+        [slot for slot in each.slots if isinstance(slot, Slot)] for each in (axis, outer)
+    )
+    heads = [each for slot in slots if (each := slot.beside(others)) is not None]
+    if len(heads) < len(slots):
+        return []
+    return [
+        replace(axis, head=h, slots=tuple(_HeadSlot(s, e, h) for s, e in zip(slots, heads, strict=True)))
+        for h in range(outer.size)
+    ]  # fmt: skip
+
+
+def _allowed(axes: Sequence[_Axis], sampler: NetworkSampler) -> bool:
+    """Whether random orders, signs and factors for each head leave f as it is at random parameters."""
+    rng = np.random.default_rng(0)
+    leaves, x = sampler.draw(rng), sampler.draw_input(rng, 2)
+    moved = leaves
+    for axis in axes:
+        factors = axis.signs[rng.integers(len(axis.signs), size=axis.size)].T
+        for row in axis.exponents:
+            factors = factors * rng.uniform(0.5, 2.0, axis.size) ** row[:, None]
+        moved = _State(rng.permutation(axis.size), factors).act(axis, moved)
+    with arithmetic():
+        x = jax.tree.map(lambda a: a[:, 0], promote(x, np.float64))
+        before, after = (
+            jax.tree.leaves(evaluated(sampler.f, jax.tree.unflatten(sampler.structure, each), x))
+            for each in (leaves, moved)
+        )
+    return all(
+        bool(np.abs(np.asarray(p) - np.asarray(q)).max() <= _SAME * np.abs(np.asarray(p)).max())
+        for p, q in zip(before, after, strict=True)
+    )
 
 
 def _bare(balance: Balance) -> tuple[Slot, ...]:
@@ -351,23 +532,38 @@ def _sign_patterns(group: ChannelPermutationGroup) -> np.ndarray:
 
 def _element(
     axes: Sequence[_Axis], states: Sequence[_State], shapes: Sequence[tuple[int, ...]]
-) -> Monomial:
-    """The product over axes, which commute, as one element."""
-    orders = [[np.arange(n) for n in shape] for shape in shapes]
-    factors = [[np.ones(n) for n in shape] for shape in shapes]
+) -> Element:
+    """The product over axes as one element; inside heads it permutes entries, not whole axes."""
+    if any(axis.head is not None for axis in axes):
+        numbers = [np.arange(np.prod(shape, dtype=int)).reshape(shape) for shape in shapes]
+        factors = _acted(axes, states, [np.ones(shape) for shape in shapes])
+        still = [replace(state, factors=np.ones_like(state.factors)) for state in states]
+        return Entries(tuple(_acted(axes, still, numbers)), tuple(factors))
+    found: Any = channel_monomial(shapes, (), np.arange(0), np.ones((0, 0)))
     for axis, state in zip(axes, states, strict=True):
-        for slot, own in zip(axis.slots, state.factors, strict=True):
-            places, total = (
-                slice(slot.start, slot.start + slot.length),
-                shapes[slot.leaf][slot.axis],
-            )
-            kept, order = slot.kept(state.order), orders[slot.leaf][slot.axis]
-            before = factors[slot.leaf][slot.axis].copy()
-            moved = order.copy()
-            moved[places], before[places] = order[kept], before[kept]
-            orders[slot.leaf][slot.axis] = moved
-            factors[slot.leaf][slot.axis] = before * slot.spread(own, total)
-    return Monomial(tuple(map(tuple, orders)), tuple(map(tuple, factors)))
+        slots = [slot for slot in axis.slots if isinstance(slot, Slot)]
+        found = channel_monomial(shapes, slots, state.order, state.factors) @ found
+    return found
+
+
+def _moved(axes: Sequence[_Axis], states: Sequence[_State], k: int, step: _State) -> list[_State]:
+    """The states after a step on axis k. What is done inside heads goes with the heads."""
+    found = list(states)
+    found[k] = step.after(states[k])
+    for numbers in axes[k].inside:
+        for place, old in enumerate(step.order):
+            found[numbers[place]] = states[numbers[old]]
+    return found
+
+
+def _product(
+    axes: Sequence[_Axis], late: Sequence[_State], early: Sequence[_State]
+) -> tuple[_State, ...]:
+    """First `early`, then `late`."""
+    found = list(early)
+    for k, step in enumerate(late):
+        found = _moved(axes, found, k, step)
+    return tuple(found)
 
 
 def _searches(
@@ -391,10 +587,8 @@ def _searches(
         if order in known:
             continue
         known.add(order)
-        joined = tuple(
-            s.inverse.after(state.after(t))
-            for s, state, t in zip(to_a, found.states, to_b, strict=True)
-        )
+        back = [state.inverse for state in to_a]  # factors alone: no heads move
+        joined = _product(axes, back, _product(axes, found.states, to_b))
         yield _descend(axes, a, b, joined)
 
 
@@ -441,7 +635,7 @@ def _descend(axes: Sequence[_Axis], a: Arrays, b: Arrays, start: tuple[_State, .
             # A leaf that meets an axis twice makes the axis's own account wrong: the gain is
             # measured.
             if _distance(a, moved) ** 2 < _distance(a, leaves) ** 2 - rounding:
-                states[k], leaves, changed = found.after(states[k]), moved, True
+                states, leaves, changed = _moved(axes, states, k, found), moved, True
         leaves = _settle(fixed, states, leaves, lambda axis, own: _optimum(axis, a, own, rounding))
         if not changed:
             break

@@ -11,6 +11,7 @@ from neuromanifold.tangent.curvature import (
     sharpness,
 )
 from neuromanifold.tangent.kernel.density import SpectralDensity, spectral_density
+from neuromanifold.tangent.kernel.features import features
 from neuromanifold.tangent.kernel.gram import Gram, gram
 from neuromanifold.tangent.kernel.ntk import balancing_weights, empirical_nngp, ntk
 from neuromanifold.tangent.kernel.operator import ntk_operator
@@ -41,6 +42,7 @@ __all__ = [
     "balancing_weights",
     "curvatures",
     "empirical_nngp",
+    "features",
     "functional_dimension",
     "gauss_newton_curvature",
     "gram",

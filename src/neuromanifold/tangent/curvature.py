@@ -47,6 +47,9 @@ def output_hessian_norm(
     `jit`. For a network in NTK scaling it falls like 1/√width, which is why wide networks train as
     their linearisation does.
 
+    `output` is the number of the output among the flattened ones; Lanczos ends once ‖Av − λv‖ ≤
+    `rtol`·‖A‖.
+
     >>> output_hessian_norm(lambda params, x: params[0] * params[1] * x, np.array([1.0, 2.0]), np.array([[3.0]])).round(12)
     array([3.])
     """
@@ -91,7 +94,7 @@ def sharpness(
     loss: Loss = mse,
     rtol: float = 1e-9,
     modulo: Symmetries | None = None,
-) -> Any:
+) -> float | Float[Any, ""]:
     """Return λ_max(∇²_θ loss), the largest eigenvalue of the Hessian of a loss, with its sign.
 
     It decides how far a step of gradient descent may go (`largest_stable_lr`). Negative where the
@@ -102,6 +105,8 @@ def sharpness(
     A symmetry multiplies the sharpness by any factor. With `modulo=group` it is that of the
     directions orthogonal to the orbit in a metric that the group preserves, so that moving along
     the orbit does not change it (see `curvatures`).
+
+    Lanczos ends once ‖Av − λv‖ ≤ `rtol`·‖A‖.
 
     >>> half = lambda prediction, target: ((prediction - target) ** 2).sum() / 2
     >>> product = lambda params, x: params[0] * params[1] * x
@@ -123,13 +128,15 @@ def gauss_newton_curvature(
     loss: Loss = mse,
     rtol: float = 1e-9,
     modulo: Symmetries | None = None,
-) -> Any:
+) -> float | Float[Any, ""]:
     """Return λ_max(JᵀHJ), the largest eigenvalue of the Gauss–Newton matrix of a loss, where H is
     the Hessian of the loss in the outputs.
 
     It is the sharpness of the linearised model: for ½‖f − y‖²/n equal to λ_max(Θ)/n. The Hessian
     has the term Σ (∂loss/∂f)·∇²f besides, which is zero where the loss is fitted perfectly. The
     arguments are those of `sharpness`.
+
+    `rtol` and `modulo` are as for `sharpness`.
 
     >>> half = lambda prediction, target: ((prediction - target) ** 2).sum() / 2
     >>> product = lambda params, x: params[0] * params[1] * x
@@ -166,6 +173,8 @@ def curvatures(
     projection on the directions orthogonal to the orbit. θ⋆ is the same for all points of an orbit
     up to orthogonal elements, so these eigenvalues are too: they are those of B in the metric ⟨Dg
     v, Dg w⟩, gθ = θ⋆.
+
+    Lanczos ends once ‖Av − λv‖ ≤ `rtol`·‖A‖.
     """
     if kind not in _KINDS:
         raise ValueError(f"`kind` is {kind!r}; pass 'hessian' or 'gauss-newton'.")
@@ -210,8 +219,8 @@ def _beside(fn: Any, f: Model, loss: Loss, along: Any, params: Any, x: Any, y: A
 
 def largest_stable_lr(
     f: Model, params: Params, x: Samples, y: Targets, *, loss: Loss = mse, momentum: float = 0.0
-) -> Any:
-    """Return 2(1 + momentum) / `sharpness`: beyond it gradient descent overshoots along the
+) -> float | Float[Any, ""]:
+    """Return 2(1 + `momentum`) / `sharpness`: beyond it gradient descent overshoots along the
     direction of largest curvature; inf where the loss bends up in no direction.
 
     With heavy-ball momentum β the step θ ← θ + βΔ − η∇L contracts a direction of curvature λ

@@ -16,7 +16,8 @@ import neuromanifold as nm
 class Case:
     """A model at a minimum θ* that fits its targets, its λ, and the multiplicity m of the pole.
 
-    At random parameters of a perceptron the rank is locally constant, so that the minima near them
+    `localisation` is larger where within a distance 1 of θ* other minima weigh more than its own
+    (the ReLU network), or where arms are long. At random parameters of a perceptron the rank is locally constant, so that the minima near them
     are a manifold and λ is half the rank.
     """
 
@@ -27,6 +28,7 @@ class Case:
     exact: float
     multiplicity: int = 1
     singular: bool = True
+    localisation: float = 1.0
 
     @property
     def y(self) -> np.ndarray:
@@ -90,7 +92,14 @@ CAST = (
         _X[:, :1],
         0.5,
     ),
-    Case("linear 2-3-2, rank 1", _product, _factors(2, 3, 2), _X[:, :2], aoyagi(2, 3, 2, 1)),
+    Case(
+        "linear 2-3-2, rank 1",
+        _product,
+        _factors(2, 3, 2),
+        _X[:, :2],
+        aoyagi(2, 3, 2, 1),
+        localisation=10.0,
+    ),
     Case("tanh 2-3-1", *_TANH, _X[:, :2], 6.5, singular=False),
-    Case("ReLU 2-3-1", *_RELU, _X[:, :2], 5.0, singular=False),
+    Case("ReLU 2-3-1", *_RELU, _X[:, :2], 5.0, singular=False, localisation=100.0),
 )

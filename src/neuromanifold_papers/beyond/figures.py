@@ -19,25 +19,36 @@ def _subplots(columns: int) -> Any:
 
 
 def learning_coefficients(data: xr.Dataset) -> Any:
-    """Estimates over their closed forms, model by model, and half the ranks."""
-    figure, [axis] = _subplots(1)
-    rows = np.arange(data.sizes["model"])[::-1]
-    for k, b in enumerate(np.asarray(data.inverse_temperature)):
-        at = data.sel(inverse_temperature=b)
-        label = f"estimate at $b = 10^{{{round(np.log10(b))}}}$ ± 2 s.e."
-        axis.errorbar(
-            at.estimate / data.exact, rows + 0.18 * (1 - k), xerr=2 * at.error / data.exact,
-            fmt="o", color=PALETTE[(5, 0, 2)[k]], markersize=4, label=label,
+    """Left: estimates at the largest b over their closed forms, and half the ranks. Right: the
+    estimates along the ladder.
+    """
+    figure, axes = _subplots(2)
+    rows, last = np.arange(data.sizes["model"])[::-1], data.isel(rung=-1)
+    names = []
+    for k, row in enumerate(rows):
+        at = data.isel(model=k)
+        exact = float(at.exact)
+        names.append(f"{at.model.item()}, λ = {exact:g}")
+        color = PALETTE[row % len(PALETTE)]
+        axes[0].errorbar(
+            at.estimate[-1] / exact, row, xerr=2 * at.error[-1] / exact, fmt="o", color=color,
+            markersize=4,
         )  # fmt: skip
-    axis.plot(
-        data.half_rank / data.exact, rows, "x", color=PALETTE[1], label="½ rank (exact bound)"
-    )
-    axis.axvline(1.0, color="0.6", linewidth=1)
-    names = [f"{name}, λ = {float(exact):g}" for name, exact in zip(data.model.values, data.exact, strict=True)]  # fmt: skip
-    axis.set_yticks(rows, names)
-    axis.set_xlabel("learning coefficient, in units of its closed form")
-    axis.set_xlim(left=-0.05)
-    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
+        b, line = at.inverse_temperature[1:], at.estimate[1:] / exact
+        axes[1].plot(b, line, color=color)
+        spread = 2 * at.error[1:] / exact
+        axes[1].fill_between(b, line - spread, line + spread, color=color, alpha=0.2, linewidth=0)
+    axes[0].plot(last.half_rank / last.exact, rows, "kx", label="½ rank, a lower bound")
+    axes[0].axvline(1.0, color="0.6", linewidth=1)
+    axes[0].set_yticks(rows, names)
+    axes[0].set_xlabel("estimate ± 2 s.e. at $b = 10^6$, in units of λ")
+    axes[0].set_xlim(left=-0.05)
+    axes[0].legend(frameon=False, fontsize=8, loc="center", bbox_to_anchor=(0.4, 0.75))
+    axes[1].set_title("colours as on the left", fontsize=9)
+    axes[1].axhline(1.0, color="0.6", linewidth=1)
+    axes[1].set_xscale("log")
+    axes[1].set_xlabel("inverse temperature $b$")
+    axes[1].set_ylabel("estimate, in units of λ")
     return figure
 
 
@@ -84,7 +95,123 @@ def grokking(data: xr.Dataset) -> Any:
     ):  # fmt: skip
         axis.set_xlabel("epoch")
         axis.set_ylabel(label)
+        axis.set_ylim(bottom=0)  # ranks that hardly fall must not look as if they did
         axis.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def _interval(values: xr.DataArray) -> Any:
+    """Half the 95 % interval of the mean over runs, by Student's t."""
+    from scipy.stats import t
+
+    runs = values.sizes["run"]
+    return t.ppf(0.975, runs - 1) * values.std("run", ddof=1) / np.sqrt(runs)
+
+
+def real_tasks(data: xr.Dataset) -> Any:
+    """A row for each network. Functional dimension and effective rank on each task; functional
+    dimension along training; learning coefficients, hollow where chains do not agree.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(15.5, 7.0), layout="constrained")
+    grid = figure.subplots(data.sizes["network"], 4)
+    shares = data.sizes["share"]
+    place = np.arange(data.sizes["task"]) + 0.7 * (np.arange(data.sizes["task"]) >= shares)
+    ticks = [str(name).replace(" random", "") for name in data.task.values]
+    ticks = [name.replace("degree ", "") for name in ticks]
+    for row, network in zip(grid, data.network.values, strict=True):
+        at = data.sel(network=network)
+        _by_task(row[0], place - 0.06, at["sample"], shares, PALETTE[0], "on the sample")
+        _by_task(row[0], place + 0.06, at["other inputs"], shares, PALETTE[1], "on other inputs")
+        row[0].set_ylabel(f"{network} network\nfunctional dimension")
+        _by_task(row[1], place, at["effective rank"], shares, PALETTE[0], "after training")
+        row[1].set_ylabel("effective rank of the kernel")
+        for axis in row[:2]:
+            axis.set_xticks(place, ticks)
+            axis.set_xlabel("share of random labels  |  degree of labels")
+        chosen = (0, shares - 1, data.sizes["task"] - 1)
+        for k, task in enumerate(chosen):
+            values = at["sample"].isel(task=task)
+            row[2].errorbar(
+                data.epoch + 0.012 * (k - 1) * float(data.epoch[-1]), values.mean("run"),
+                yerr=_interval(values), fmt="o-", color=PALETTE[k], capsize=3, markersize=4,
+                label=str(data.task.values[task]).replace("random", "random labels"),
+            )  # fmt: skip
+        row[2].set_xlabel("epoch")
+        row[2].set_ylabel("functional dimension on the sample")
+        for end in range(2):
+            for run in range(data.sizes["walker"]):
+                one = at.isel(ends=end, walker=run)
+                row[3].errorbar(
+                    end + 0.08 * (run - (data.sizes["walker"] - 1) / 2), one.value, yerr=2 * one.error,
+                    fmt="o", color=PALETTE[0], markerfacecolor="none" if one.doubted else PALETTE[0],
+                    capsize=2,
+                )  # fmt: skip
+        row[3].set_xticks([0, 1], ["true labels", "random labels"])
+        row[3].set_xlim(-0.5, 1.5)
+        row[3].set_ylabel("learning coefficient ± 2 s.e.")
+        for axis in row:
+            axis.set_ylim(0, 1.08 * axis.get_ylim()[1])
+    grid[0, 0].legend(frameon=False, fontsize=8, loc="lower left")
+    grid[0, 2].legend(frameon=False, fontsize=8, loc="lower left")
+    grid[0, 3].set_title("hollow: chains do not agree", fontsize=9)
+    for axis in grid.flat:
+        axis.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _by_task(
+    axis: Any, place: Any, values: xr.DataArray, shares: int, color: str, label: str
+) -> None:
+    """Means after training with 95 % intervals, each run, and the mean at the start, dashed."""
+    last, start = values.isel(epoch=-1), float(values.isel(epoch=0).mean())
+    for part in (slice(0, shares), slice(shares, None)):
+        own = last.isel(task=part)
+        axis.plot(place[part], own.transpose("task", "run"), color=color, linewidth=0.6, alpha=0.3)
+        axis.errorbar(
+            place[part], own.mean("run"), yerr=_interval(own), fmt="o-", color=color, capsize=3,
+            markersize=4, label=label if part.start == 0 else None,
+        )  # fmt: skip
+    axis.axhline(start, color=color, linestyle="--", linewidth=1, label=f"{label}, at the start")
+
+
+def adding(data: xr.Dataset) -> Any:
+    """Accuracies along training; functional dimension, effective rank and learning coefficient at
+    the moments when a run fits, when it generalises, and at the end.
+    """
+    figure, axes = _subplots(4)
+    for k, decay in enumerate(data.weight_decay.values):
+        at, name = data.sel(weight_decay=decay), f"weight decay {decay:g}"
+        _mean_and_runs(axes[0], data.epoch, at.held_out, PALETTE[k], f"held out, {name}")
+        axes[0].plot(data.epoch, at.accuracy.mean("run"), "--", color=PALETTE[k], label=f"fitted, {name}")  # fmt: skip
+        for axis, name in zip(axes[1:3], ("functional_dimension", "effective_rank"), strict=True):
+            values = at[name]
+            place = np.arange(data.sizes["moment"])
+            axis.plot(place, values.transpose("moment", "run"), color=PALETTE[k], alpha=0.3, linewidth=0.8)  # fmt: skip
+            axis.errorbar(
+                place + 0.04 * (2 * k - 1), values.mean("run"), yerr=_interval(values), fmt="o-",
+                color=PALETTE[k], capsize=3, markersize=4, label=f"weight decay {decay:g}",
+            )  # fmt: skip
+            axis.set_xticks(place, data.moment.values)
+    for run in range(data.sizes["run"]):
+        one = data.isel(run=run)
+        axes[3].plot([0, 1], one.value, "-", color=PALETTE[1], alpha=0.4)
+        for end in range(2):
+            hollow = bool(one.doubted[end])
+            axes[3].plot(end, one.value[end], "o", color=PALETTE[1], markerfacecolor="none" if hollow else PALETTE[1])  # fmt: skip
+    axes[3].set_xticks([0, 1], data.ends.values)
+    axes[3].set_xlim(-0.5, 1.5)
+    axes[3].set_ylabel("learning coefficient, weight decay 1")
+    axes[0].set_xlabel("epoch")
+    axes[0].set_ylabel("accuracy")
+    axes[1].set_ylabel("functional dimension on all pairs")
+    axes[2].set_ylabel("effective rank of the kernel")
+    axes[3].set_title("hollow: the chains do not agree", fontsize=8)
+    axes[0].legend(frameon=False, fontsize=8)
+    axes[1].legend(frameon=False, fontsize=8, loc="lower left")
+    for axis in axes[1:]:
+        axis.set_ylim(bottom=0)
     return figure
 
 
@@ -99,4 +226,45 @@ def equation(data: xr.Dataset) -> Any:
     axis.set_xlabel("step of Adam")
     axis.set_ylabel("relative error of $u$")
     axis.legend(frameon=False)
+    return figure
+
+
+def equal_functions(data: xr.Dataset) -> Any:
+    """Left: each quantity after each move, in units of what it was before, white where nothing
+    changed. Right: learning coefficients after moves, their closed forms and half the ranks.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(12.5, 4.6), layout="constrained")
+    table, axis = figure.subplots(1, 2, width_ratios=[1.6, 1])
+    moved = data.isel(move=slice(1, None))
+    ratio = (moved.value / data.value.isel(move=0)).transpose("quantity", "move")
+    shade = np.clip(np.abs(np.log(np.asarray(ratio))) / 2, 0, 1)
+    table.imshow(shade, cmap="Oranges", vmin=0, vmax=1.3, aspect="auto")
+    for row, column in np.ndindex(*shade.shape):
+        value, here = float(moved.value[column, row]), float(ratio[row, column])
+        same = np.isclose(here, 1.0, rtol=1e-9, atol=0)
+        table.text(
+            column, row, "=" if same else f"{value:.3g}", ha="center", va="center", fontsize=9
+        )
+    first = [f"{q} ({float(v):.3g})" for q, v in zip(data.quantity.values, data.value[0], strict=True)]  # fmt: skip
+    table.set_yticks(range(len(first)), first)
+    names = [
+        str(name).replace(" unit ", " unit\n").replace(", ", ",\n") for name in moved.move.values
+    ]
+    table.set_xticks(range(len(names)), names, fontsize=8)
+    table.tick_params(length=0)
+    table.set_title("a ReLU network 3-6-4-2 (value before; = where nothing changed)", fontsize=10)
+    rows = np.arange(data.sizes["degenerate"])[::-1]
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.errorbar(
+        data.estimate, rows, xerr=2 * data.error, fmt="o", color=PALETTE[0], markersize=5,
+        label="estimated λ ± 2 s.e.",
+    )  # fmt: skip
+    axis.plot(data.exact, rows, "|", color="k", markersize=16, label="λ in closed form")
+    axis.plot(data.half_rank, rows, "x", color=PALETTE[1], label="½ functional dimension")
+    axis.set_yticks(rows, data.degenerate.values)
+    axis.set_title("a tanh network 1-1-1", fontsize=10)
+    axis.set_xlabel("learning coefficient λ")
+    axis.legend(frameon=False, fontsize=8, loc="lower right")
     return figure

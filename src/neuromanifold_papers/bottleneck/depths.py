@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import xarray as xr
 from scipy import stats
@@ -17,8 +16,7 @@ from neuromanifold.bottleneck import (
 )
 from neuromanifold.bottleneck.passage import passage
 from neuromanifold_papers.bottleneck.data import LatentTask
-from neuromanifold_papers.bottleneck.family import DepthFamily
-from neuromanifold_papers.bottleneck.ridge import train_ridge
+from neuromanifold_papers.bottleneck.ridge import RidgeStudy, weight_spectra
 from neuromanifold_papers.output import PALETTE, Claim
 
 _RANK_THRESHOLD = 0.1
@@ -28,42 +26,21 @@ _JUMP = 3.0
 
 
 @dataclass(frozen=True)
-class DepthStudy:
+class DepthStudy(RidgeStudy):
     """How Figure 1 is run; the paper gives λ = 0.001 for the mean squared error and leaves width
     and samples open.
     """
 
     task: LatentTask
     depths: tuple[int, ...]
-    width: int
-    steps: int
-    polish: int
-    lr: float = 2e-3
-    ridge: float = 0.001
     probed: int = 64
-    seeds: int = 1
-    memory: str | None = None
 
     def measure(self, *, checkpoint: Path | None = None, progress: bool = False) -> xr.Dataset:
         """Train `seeds` networks of every depth; the one with the lowest objective gives the
         figure and the claims.
         """
         x, y = self.task.draw()
-        family = DepthFamily(x.shape[1], self.width, y.shape[1], self.depths * self.seeds)
-        done = train_ridge(
-            family,
-            family.init(key=jax.random.key(self.task.seed)),
-            x,
-            y,
-            key=jax.random.key(1),
-            ridge=self.ridge,
-            steps=self.steps,
-            lr=self.lr,
-            polish=self.polish,
-            checkpoint=checkpoint,
-            progress=progress,
-            memory=self.memory,
-        )
+        family, _, done = self.trained(x, y, self.depths, (self.task.seed, 1), checkpoint, progress)
         by_seed = done.objective.reshape(self.seeds, -1)
         best = by_seed.argmin(axis=0) * len(self.depths) + np.arange(len(self.depths))
         members = family.members(done.params)
@@ -94,17 +71,9 @@ class DepthStudy:
     def _read(self, net: Any, params: Any, x: np.ndarray) -> xr.Dataset:
         middle = np.linalg.svd(params[net.depth // 2].weight, compute_uv=False)
         rank = int(np.sum(middle > _RANK_THRESHOLD))
-        values = _stacked([np.linalg.svd(layer.weight, compute_uv=False) for layer in params])
-        row = xr.Dataset(
-            {"singular_values": (("layer", "index"), values), "middle_rank": rank},
-            coords={"layer": np.arange(1, net.depth + 1)},
+        return weight_spectra(params).assign(
+            {"middle_rank": rank, **_statements(net, params, x, rank)}
         )
-        return row.assign(_statements(net, params, x, rank))
-
-
-def _stacked(spectra: list[np.ndarray]) -> np.ndarray:
-    width = max(len(s) for s in spectra)
-    return np.stack([np.concatenate([s, np.full(width - len(s), np.nan)]) for s in spectra])
 
 
 def _statements(net: Any, params: Any, x: np.ndarray, rank: int) -> dict[str, float]:

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import xarray as xr
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
@@ -19,6 +20,7 @@ from neuromanifold.dynamics.optimizers import adam_l2
 from neuromanifold.dynamics.training import train
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.precision import arithmetic, promote, to_host
+from neuromanifold_papers.bottleneck.family import DepthFamily
 
 FIXED = "open"
 
@@ -115,6 +117,49 @@ def train_ridge(
         gradient_norm=after["gradient_norm"],
         adam_gradient_norm=before["gradient_norm"],
         adam_objective=before["objective"],
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RidgeStudy:
+    """How the networks of Figures 1 and 2 are trained: `seeds` of each depth, side by side."""
+
+    width: int
+    steps: int
+    polish: int
+    ridge: float
+    lr: float = 1e-3
+    seeds: int = 1
+    memory: str | None = None
+
+    def trained(
+        self,
+        x: Any,
+        y: Any,
+        depths: tuple[int, ...],
+        keys: tuple[int, int],
+        checkpoint: Path | None,
+        progress: bool,
+    ) -> tuple[DepthFamily, Any, RidgeTraining]:
+        """The networks, their parameters at the start, and the training; the keys of both."""
+        family = DepthFamily(x.shape[1], self.width, y.shape[1], depths * self.seeds)
+        start = family.init(key=jax.random.key(keys[0]))
+        how: Any = {
+            name: getattr(self, name) for name in ("ridge", "steps", "lr", "polish", "memory")
+        }
+        how |= {"checkpoint": checkpoint, "progress": progress, "key": jax.random.key(keys[1])}
+        return family, start, train_ridge(family, start, x, y, **how)
+
+
+def weight_spectra(params: Any) -> xr.Dataset:
+    """The singular values of every layer's weights, filled up with nan."""
+    spectra = [np.linalg.svd(layer.weight, compute_uv=False) for layer in params]
+    values = np.full((len(spectra), max(map(len, spectra))), np.nan)
+    for row, found in zip(values, spectra, strict=True):
+        row[: len(found)] = found
+    return xr.Dataset(
+        {"singular_values": (("layer", "index"), values)},
+        coords={"layer": np.arange(1, len(spectra) + 1)},
     )
 
 

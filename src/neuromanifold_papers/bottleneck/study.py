@@ -24,6 +24,7 @@ SMALL: dict[int, Any] = {
     1: DepthStudy(
         LatentTask(samples=200),
         depths=(4, 6, 8, 10, 12, 14, 16),
+        ridge=0.001,
         width=30,
         steps=6000,
         polish=200,
@@ -44,6 +45,7 @@ FULL: dict[int, Any] = {
     1: DepthStudy(
         LatentTask(samples=500),
         depths=tuple(range(4, 33)),
+        ridge=0.001,
         width=200,
         steps=20_000,
         polish=250,

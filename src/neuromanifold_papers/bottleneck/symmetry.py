@@ -6,61 +6,38 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import xarray as xr
 
 from neuromanifold.bottleneck.passage import passage
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold_papers.bottleneck.data import DescentTask
-from neuromanifold_papers.bottleneck.family import DepthFamily
-from neuromanifold_papers.bottleneck.ridge import train_ridge
+from neuromanifold_papers.bottleneck.ridge import RidgeStudy, weight_spectra
 from neuromanifold_papers.output import PALETTE, Claim
 
 _OUTLIER = 0.5
 
 
 @dataclass(frozen=True)
-class SymmetryStudy:
+class SymmetryStudy(RidgeStudy):
     """How Figure 2 is run; the paper gives L = 25, width 200 and λ = 0.0002."""
 
     task: DescentTask
     depth: int
-    width: int
-    steps: int
-    polish: int
-    ridge: float
-    lr: float = 1e-3
     shown_layer: int = 6
     orbit_layer: int = 2
-    seeds: int = 1
-    memory: str | None = None
 
     def measure(self, *, checkpoint: Path | None = None, progress: bool = False) -> xr.Dataset:
         """Train `seeds` networks and look at the one with the lowest objective."""
         x, y = self.task.draw()
-        family = DepthFamily(x.shape[1], self.width, y.shape[1], (self.depth,) * self.seeds)
-        start = family.init(key=jax.random.key(self.task.seed))
-        done = train_ridge(
-            family,
-            start,
-            x,
-            y,
-            key=jax.random.key(2),
-            ridge=self.ridge,
-            steps=self.steps,
-            lr=self.lr,
-            polish=self.polish,
-            checkpoint=checkpoint,
-            progress=progress,
-            memory=self.memory,
-        )
+        keys = (self.task.seed, 2)
+        family, start, done = self.trained(x, y, (self.depth,), keys, checkpoint, progress)
         best = int(np.argmin(done.objective))
         net, params = family.members(done.params)[best]
         untrained = family.members(start)[best][1]
         found = xr.merge(
             [
-                self._spectra(net, params),
+                weight_spectra(params),
                 self._plane(net, params),
                 self._orbits(net, params, untrained),
             ]
@@ -82,15 +59,6 @@ class SymmetryStudy:
             "orbit_layer": self.orbit_layer,
         }
         return found.assign_attrs(trained | made)
-
-    def _spectra(self, net: MLP, params: Params) -> xr.Dataset:
-        spectra = [np.linalg.svd(layer.weight, compute_uv=False) for layer in params]
-        width = max(len(s) for s in spectra)
-        values = np.stack([np.concatenate([s, np.full(width - len(s), np.nan)]) for s in spectra])
-        return xr.Dataset(
-            {"singular_values": (("layer", "index"), values)},
-            coords={"layer": np.arange(1, net.depth + 1)},
-        )
 
     def _plane(self, net: MLP, params: Params) -> xr.Dataset:
         """The pre-activations of the shown layer along unseen paths, in the plane of their first

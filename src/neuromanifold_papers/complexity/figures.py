@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from neuromanifold_papers.complexity.statistics import interval, successful
-from neuromanifold_papers.output import PALETTE
+from neuromanifold_papers.output import PALETTE, subplots
 
 COLOURS = dict(zip(("f1", "f2", "f3"), PALETTE, strict=False)) | dict(
     zip(("g1", "g2", "g3"), PALETTE, strict=False)
@@ -18,13 +18,6 @@ LABELS = {"heating_load": "heating load", "cooling_load": "cooling load"}
 DIMENSION = "functional dimension (rank J)"
 
 
-def _axes(*shape: int, size: tuple[float | int, float | int], **options: Any) -> tuple[Any, Any]:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=size, layout="constrained")
-    return figure, figure.subplots(*shape, **options)
-
-
 def label(name: str) -> str:
     """The data set's name in words."""
     return LABELS.get(name, name)
@@ -32,7 +25,7 @@ def label(name: str) -> str:
 
 def univariate_data(curves: xr.Dataset) -> Any:
     """Figure 1: the three functions, and their noisy samples."""
-    figure, (left, right) = _axes(1, 2, size=(9, 3.2), sharey=True)
+    figure, (left, right) = subplots(1, 2, figsize=(9, 3.2), sharey=True)
     for name in curves.dataset.values:
         one = curves.sel(dataset=name)
         left.plot(one.grid, one.function, color=COLOURS[name], label=name)
@@ -45,7 +38,7 @@ def univariate_data(curves: xr.Dataset) -> Any:
 
 def bivariate_data(surfaces: xr.Dataset) -> Any:
     """Figure 8: the three functions on the square with the 20×20 grid of samples."""
-    figure, axes = _axes(1, 3, size=(11, 3.4), sharey=True)
+    figure, axes = subplots(1, 3, figsize=(11, 3.4), sharey=True)
     image = None
     low, high = float(surfaces.function.min()), float(surfaces.function.max())
     for axis, name in zip(axes, surfaces.dataset.values, strict=True):
@@ -71,7 +64,7 @@ def trajectories(history: xr.Dataset, groups: list[tuple[str, dict[str, Any], st
 
     `groups` lists (title, selection, colour).
     """
-    figure, (left, right) = _axes(1, 2, size=(11, 4), sharey=True)
+    figure, (left, right) = subplots(1, 2, figsize=(11, 4), sharey=True)
     for title, where, colour in groups:
         one = history.sel(where)
         good = successful(one)
@@ -123,8 +116,8 @@ def regions(history: xr.Dataset, inputs: int) -> Any:
     its bound.
     """
     names = history.dataset.values
-    figure, axes = _axes(
-        2, len(names), size=(4.2 * len(names), 6), sharex=True, sharey="row", squeeze=False
+    figure, axes = subplots(
+        2, len(names), figsize=(4.2 * len(names), 6), sharex=True, sharey="row", squeeze=False
     )
     for (top, bottom), name in zip(axes.T, names, strict=True):
         one = history.sel(dataset=name)
@@ -173,8 +166,13 @@ def learned(functions: xr.Dataset) -> Any:
     behind them.
     """
     names = functions.dataset.values
-    figure, axes = _axes(
-        len(names), functions.sizes["epoch"], size=(12, 5), sharex=True, sharey="row", squeeze=False
+    figure, axes = subplots(
+        len(names),
+        functions.sizes["epoch"],
+        figsize=(12, 5),
+        sharex=True,
+        sharey="row",
+        squeeze=False,
     )
     for row, name in zip(axes, names, strict=True):
         one = functions.sel(dataset=name)
@@ -195,7 +193,7 @@ def initialisation(samples: dict[str, xr.Dataset], limits: dict[str, int]) -> An
     """Ranks of initial networks on each sample: float32 as in the paper, and exact; dotted, the
     paper's number.
     """
-    figure, axes = _axes(1, len(samples), size=(3.4 * len(samples), 3.4), squeeze=False)
+    figure, axes = subplots(1, len(samples), figsize=(3.4 * len(samples), 3.4), squeeze=False)
     for axis, (name, found) in zip(axes[0], samples.items(), strict=True):
         top = max(float(found.exact_dimension.max()), float(found.float32_dimension.max()))
         bins = np.linspace(0, top + 1, 31)

@@ -9,24 +9,17 @@ import xarray as xr
 
 from neuromanifold.orbits.lattice import LeafLattice
 from neuromanifold_papers.invariant.closure import CLASSES, Case
-from neuromanifold_papers.output import PALETTE
+from neuromanifold_papers.output import PALETTE, subplots
 
 _MARKERS = ("o", "s", "^")
 _FLOOR = 1e-17
-
-
-def _axes(*grid: int, figsize: tuple[float, float], **options: Any) -> tuple[Any, Any]:
-    from matplotlib.figure import Figure
-
-    figure = Figure(layout="constrained", figsize=figsize)
-    return figure, figure.subplots(*grid, **options)
 
 
 def closure_figure(cases: Sequence[Case]) -> Any:
     """Closure dimension over leaf dimension for each class of activations; area by the number of
     points.
     """
-    figure, axes = _axes(1, len(CLASSES), figsize=(15.0, 3.6), sharey=True, sharex=True)
+    figure, axes = subplots(1, len(CLASSES), figsize=(15.0, 3.6), sharey=True, sharex=True)
     top = max(case.leaf for case in cases) + 0.7
     for ax, (family, activations) in zip(axes, CLASSES.items(), strict=True):
         chosen = [case for case in cases if case.family == family]
@@ -59,7 +52,7 @@ def closure_figure(cases: Sequence[Case]) -> Any:
 
 def lattice_figure(lattices: Sequence[LeafLattice]) -> Any:
     """The leaves of each network, at the height of their dimension, with the covering pairs."""
-    figure, axes = _axes(1, len(lattices), figsize=(15.0, 5.6), width_ratios=(1, 2.6))
+    figure, axes = subplots(1, len(lattices), figsize=(15.0, 5.6), width_ratios=(1, 2.6))
     for ax, lattice in zip(np.atleast_1d(axes), lattices, strict=True):
         lattice.draw(ax)
         d, m, _ = lattice.net.widths
@@ -74,7 +67,7 @@ def lattice_figure(lattices: Sequence[LeafLattice]) -> Any:
 
 def beside_figure(data: xr.Dataset) -> Any:
     """Left: the distance from the leaf over time. Right: the loss."""
-    figure, (left, right) = _axes(1, 2, figsize=(11.0, 4.0))
+    figure, (left, right) = subplots(1, 2, figsize=(11.0, 4.0))
     for k, offset in enumerate(data.offset.values):
         label = (
             "on the leaf"
@@ -104,7 +97,7 @@ def condensing_figure(history: xr.Dataset) -> Any:
     """The directions of the neurons over the epochs for each initialisation; the effective
     widths and losses.
     """
-    figure, axes = _axes(1, 3, figsize=(15.0, 4.2), width_ratios=(1.2, 1.2, 1))
+    figure, axes = subplots(1, 3, figsize=(15.0, 4.2), width_ratios=(1.2, 1.2, 1))
     names = {
         "small": "weights of size 10⁻³ at the start",
         "ordinary": "weights of size 1 at the start",
@@ -142,7 +135,7 @@ def recovery_figure(data: xr.Dataset, recovered: float) -> Any:
     """Left: the error on fresh inputs over the number of samples. Right: how often the target
     was recovered.
     """
-    figure, (left, right) = _axes(1, 2, figsize=(11.0, 4.0))
+    figure, (left, right) = subplots(1, 2, figsize=(11.0, 4.0))
     for k, start in enumerate(data.start.values):
         error = np.maximum(data.error.sel(start=start).values, 1e-15)
         middle, low, high = np.median(error, axis=1), *np.quantile(error, [0.25, 0.75], axis=1)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from neuromanifold_papers.output import PALETTE
+from neuromanifold_papers.output import PALETTE, subplots
 from neuromanifold_papers.riemann.flows import Limit, Pair
 from neuromanifold_papers.riemann.table import INDEPENDENT, Cell
 
@@ -13,18 +13,11 @@ BLUE, ORANGE, GREEN, PINK = PALETTE[:4]
 FLOOR = 1e-17
 
 
-def _axes(*grid: int, figsize: tuple[float, float], **options: Any) -> tuple[Any, Any]:
-    from matplotlib.figure import Figure
-
-    figure = Figure(layout="constrained", figsize=figsize)
-    return figure, figure.subplots(*grid, **options)
-
-
 def table_figure(cells: Sequence[Cell]) -> Any:
     """The largest kernel distance of each family, filled where the printed answer is the
     measured one.
     """
-    figure, ax = _axes(figsize=(9.5, 0.27 * len(cells) + 1.6))
+    figure, ax = subplots(figsize=(9.5, 0.27 * len(cells) + 1.6))
     labels = []
     for row, cell in enumerate(cells):
         colour = BLUE if cell.printed == "yes" else ORANGE
@@ -70,7 +63,7 @@ def flow_figure(pairs: Sequence[Pair]) -> Any:
     """Left: the running example's filter along both flows. Right: distances along all pairs of
     flows.
     """
-    figure, (left, right) = _axes(1, 2, figsize=(12, 4.6), width_ratios=(1, 1.25))
+    figure, (left, right) = subplots(1, 2, figsize=(12, 4.6), width_ratios=(1, 1.25))
     shown = pairs[0]
     for j in range(shown.first.shape[1]):
         colour = PALETTE[j % len(PALETTE)]
@@ -119,7 +112,7 @@ def flow_figure(pairs: Sequence[Pair]) -> Any:
 
 def convergence_figure(found: dict[str, list[Limit]]) -> Any:
     """Where the flows of Theorem 7 end: away from zero and from rank drops."""
-    figure, (left, right) = _axes(1, 2, figsize=(10, 4.2))
+    figure, (left, right) = subplots(1, 2, figsize=(10, 4.2))
     for index, (name, limits) in enumerate(found.items()):
         colour, marker = PALETTE[index % len(PALETTE)], "osD^v<>"[index % 7]
         good = sum(limit.smooth for limit in limits)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from neuromanifold_papers.output import PALETTE
+from neuromanifold_papers.output import PALETTE, subplots
 from neuromanifold_papers.teleport.statistics import Estimate, pearson
 
 KINDS = ("standard", "transformed")
@@ -13,16 +13,8 @@ MARKERS = ("o", "s")
 
 
 def _axes(columns: int, width: float = 4.2, height: float = 3.6, **options: Any) -> tuple[Any, Any]:
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(
-        1,
-        columns,
-        figsize=(width * columns, height),
-        squeeze=False,
-        layout="constrained",
-        **options,
-    )
+    size = (width * columns, height)
+    figure, axes = subplots(1, columns, figsize=size, squeeze=False, **options)
     for axis in axes[0]:
         axis.spines[["top", "right"]].set_visible(False)
     return figure, axes[0]

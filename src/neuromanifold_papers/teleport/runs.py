@@ -83,7 +83,7 @@ WIDTHS = {
 
 
 class Store:
-    """Named arrays in one sealed `.npz`, rewritten atomically whenever one is added; what is
+    """Named arrays in one checksummed `.npz`, rewritten atomically whenever one is added; what is
     there is not computed again.
     """
 

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 import neuromanifold as nm
-from neuromanifold_papers.beyond import cast, study
+from neuromanifold_papers.beyond import cast, equal, study
 from neuromanifold_papers.output import read_data
 
 TINY = study.Scale(
-    draws=4, seeds=2, noises=(0.0, 1.0), fitted=5, modulus=3, hidden=4, grokking=4, wave=20
-)
+    draws=4, seeds=2, noises=(0.0, 1.0), fitted=5, modulus=3, hidden=4, grokking=4, wave=20,
+    shares=(0.0, 1.0), degrees=(1, 2), pictures=12, learned=2, walks=4, walkers=2, width=4, adding=4,
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -19,15 +20,17 @@ def tiny(monkeypatch):
     monkeypatch.setitem(study.SCALES, "small", TINY)
 
 
-@pytest.mark.parametrize("number", [2, 3, 4])
+@pytest.mark.parametrize("number", [2, 3, 4, 7, "digits"])
 def test_a_figure_leaves_its_data_and_is_not_computed_again(tiny, tmp_path, monkeypatch, number):
     summary = study.reproduce(tmp_path, figure=number, progress=False)
     assert {claim["figure"] for claim in summary["claims"]} == {str(number)}
     for suffix in ("png", "svg", "nc"):
         assert (tmp_path / f"figure_{number}.{suffix}").stat().st_size > 0
     assert json.loads((tmp_path / "summary.json").read_text())["claims"] == summary["claims"]
-    assert all(np.isfinite(v).all() for v in read_data(tmp_path / f"figure_{number}.nc").values())
-    monkeypatch.setitem(study.FIGURES, number, (None, None))
+    kept = read_data(tmp_path / f"figure_{number}.nc")
+    assert all(np.isfinite(v).all() for v in kept.values() if v.dtype.kind in "fiu")
+    kept = study.ASKED if number in study.ASKED else study.FIGURES
+    monkeypatch.setitem(kept, number, (None, None))
     assert study.reproduce(tmp_path, figure=number, progress=False)["claims"] == summary["claims"]
 
 
@@ -46,8 +49,28 @@ def test_the_formula_of_reduced_rank_regression_is_half_the_dimension_where_it_m
     assert cast.aoyagi(2, 3, 2, 1) != 1 * (2 + 2 - 1) / 2
 
 
+def test_moves_keep_the_function_and_only_a_silent_unit_raises_the_dimension():
+    """A silent unit adds the columns of its outgoing weights, those of four units here; its
+    incoming ones do nothing. Of a split unit all columns are multiples of the old ones.
+    """
+    x = np.round(np.random.default_rng(0).normal(size=(60, 3)), 2)
+    start = equal.perceptron((3, 6, 4, 2), "relu")
+    ranks = {}
+    for name, move in equal.MOVES.items():
+        net, params = network = move(start)
+        assert np.abs(equal.outputs(network, x) - equal.outputs(start, x)).max() < 1e-13, name
+        ranks[name] = int(nm.functional_dimension(net, params, x, exact=True))
+    silent = ranks.pop("a silent unit added")
+    assert len(set(ranks.values())) == 1 and 0 < silent - ranks["none"] <= 4
+    doubled = equal.widen(start, 0, (start[1][0].weight[0], 0.0, start[1][1].weight[:, 0]))
+    assert np.abs(equal.outputs(doubled, x) - equal.outputs(start, x)).max() > 0.1
+    for name, (move, _) in equal.DEGENERATE.items():
+        moved = equal.outputs(move(equal.unit()), x[:, :1])
+        assert np.abs(moved - equal.outputs(equal.unit(), x[:, :1])).max() < 1e-13, name
+
+
 def test_bad_choices_are_named(tmp_path):
     with pytest.raises(ValueError, match="`scale` is 'huge'; pass 'small' or 'paper'"):
         study.reproduce(tmp_path, scale="huge")
-    with pytest.raises(ValueError, match="this study has the figures 1 to 4"):
-        study.reproduce(tmp_path, figure=5)
+    with pytest.raises(ValueError, match="this study has the figures 1 to 7, and digits"):
+        study.reproduce(tmp_path, figure=8)

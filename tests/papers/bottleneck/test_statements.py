@@ -12,6 +12,7 @@ import pytest
 from neuromanifold_papers import examine, reading
 from neuromanifold_papers.bottleneck.statements import (
     STATEMENTS,
+    cases,
     cost,
     dynamics,
     example,
@@ -44,7 +45,7 @@ PLANTED = [
     ("Thm 3 (3)", first, "construction_rate", lambda s, L: float(np.sum(np.log(s)))),
     ("Thm 3 (3, interpolation)", first, "printed_weights", first.exchanged_weights),
     ("P 4 (1)", second, "composed_root", lambda f, g: np.sqrt(f) - np.sqrt(g)),
-    ("P 4 (3)", second, "second_of_linear", lambda A, L: cost.expansion(A, 2 * L)),
+    ("P 4 (3)", cost, "expansion", lambda A, L: 0.0),
     ("P 5 (only if)", identity, "signed_gap", lambda r, a: 2.0),
     (
         "P 13",
@@ -93,7 +94,7 @@ def test_the_printed_constant_of_p9_and_the_slopes_by_hand():
         attained = narrow.measure_sloped(chain(1.0, depth, -1.0, slope=slope))
         np.testing.assert_allclose(attained.left, attained.right, rtol=1e-12)
     shallow = network([[[1.0]]] * 2, [[-1.0], [-0.125]], slope=0.125)
-    segment = narrow.measure_segment(shallow, sloped=False)
+    segment = narrow.segment(shallow)
     assert (segment.left, segment.right) == (1 / 32, 49 / 1024)
 
 
@@ -123,22 +124,20 @@ def test_the_interpolation_the_lemma_and_the_constants_by_hand():
 
 def test_corollary_8_fails_where_one_point_is_far_and_holds_point_by_point():
     far = layers.far_point(400, Fraction(1, 20), 100.0)
-    printed = layers.measure_planarity(far, averaged=True)
+    printed = layers.cor8(far)
     by_hand = layers.confirm_planarity(far)
     np.testing.assert_allclose(
         (printed.left / printed.right) ** 2, by_hand.left / by_hand.right, rtol=1e-4
     )
     assert by_hand.left == 9975.0
     assert not by_hand.holds
-    assert layers.measure_planarity(far, averaged=False).holds
+    assert layers.pointwise(far).holds
 
 
 def test_shrunk_targets_are_fitted_for_less_than_the_printed_bound():
     found = interpolants.folded_interpolant(2, 1, 10)
     small = interpolants.shrunk(found, 0.01)
-    np.testing.assert_allclose(
-        interpolants.outputs(small.net, small.params, small.x), 0.01 * found.y, atol=1e-12
-    )
+    np.testing.assert_allclose(cases.outputs(small), 0.01 * found.y, atol=1e-12)
     assert small.c1 < 0 < math.log(4) < found.c1
 
 

@@ -15,7 +15,14 @@ from neuromanifold_papers.bottleneck.theory import TheoryStudy
 
 TINY = {
     1: DepthStudy(
-        LatentTask(samples=20), depths=(3, 4, 5), width=5, steps=20, polish=0, probed=4, seeds=2
+        LatentTask(samples=20),
+        depths=(3, 4, 5),
+        width=5,
+        steps=20,
+        polish=0,
+        ridge=1e-3,
+        probed=4,
+        seeds=2,
     ),
     2: SymmetryStudy(
         DescentTask(samples=20, dimension=3, steps=4),

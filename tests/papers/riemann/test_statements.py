@@ -46,9 +46,9 @@ def _times(function: Any, factor: Any) -> Any:
             lambda f: lambda squared, delta: f([-c for c in squared[:1]], delta[:0]),
         ),
         ("dim", "algebra", "printed_dimension", lambda f: lambda sizes: sum(sizes)),
-        ("P 8 (two zero filters)", "steps", "differing", lambda f: lambda a, b: 1 - f(a, b)),
+        ("P 8 (two zero filters)", "exact", "differing", lambda f: lambda a, b: 1 - f(a, b)),
         ("Thm 4 (kernel)", "strided", "is_singular", lambda f: lambda net, v: True),
-        ("sing (tuples)", "singular", "several_or_drop", lambda f: lambda *a: not f(*a)),
+        ("sing (tuples)", "locus", "several_or_drop", lambda f: lambda *a: not f(*a)),
         ("Thm 4 (count)", "strided", "rescalings", lambda f: lambda depth: 2 ** (depth - 1) + 1),
         ("Cor 6", "strided", "pushforward", lambda f: _times(f, 1.001)),
         (
@@ -67,7 +67,7 @@ def _times(function: Any, factor: Any) -> Any:
             "coincide",
             lambda f: lambda net, l, m: net.filter_shapes[l] == net.filter_shapes[m],
         ),
-        ("Thm 13 (count)", "theorem13", "orders", lambda f: lambda net: 1),
+        ("Thm 13 (count)", "tensors", "orders", lambda f: lambda net: 1),
         (
             "Table 1 (dense, unbalanced)",
             "table",
@@ -213,7 +213,7 @@ def test_the_verdict_is_the_recorded_one(one, draws):
 
 
 def test_a_factor_crosses_a_stride_on_a_set_of_measure_zero():
-    """Table 1 (D = 1, stride 1, δ = 0), amended, says almost every v: over (x² − y²)(x² −
+    """Table 1 (D = 1, stride 1, δ = 0, amended), says almost every v: over (x² − y²)(x² −
     2y²)(x² − 3y²) the balanced kernels differ.
     """
     net = LinearConvNet((2, 2, 3), (1, 2, 1))

@@ -18,7 +18,7 @@ class Elementwise(AbstractLayer):
     activation: Activation | Mixed
 
     def output_shape(self, shape: Shape) -> Shape:
-        """As it was."""
+        """Return the shape, which stays."""
         if isinstance(self.activation, Mixed) and self.activation.width != shape[-1]:
             raise ValueError(
                 f"`layers` apply {self.activation} with {self.activation.width} neurons to "
@@ -27,7 +27,7 @@ class Elementwise(AbstractLayer):
         return shape
 
     def apply(self, params: Any, x: Any, scaling: str) -> Any:
-        """σ(x)."""
+        """Return σ(x)."""
         return apply_activation(self.activation, x)
 
 
@@ -58,7 +58,7 @@ class Residual(AbstractLayer):
         return draw_all(self.layers, key, shape, scaling)
 
     def apply(self, params: Any, x: Any, scaling: str) -> Any:
-        """The sum."""
+        """Return the sum of the branches."""
         return x + apply_all(self.layers, params, x, scaling)
 
 
@@ -92,14 +92,14 @@ class Sum(AbstractLayer):
         return found[0]
 
     def draw(self, key: Any, shape: Shape, scaling: str) -> Any:
-        """Each branch's parameters."""
+        """Draw the parameters of each branch."""
         keys = jax.random.split(key, len(self.branches))
         return tuple(
             draw_all(b, k, shape, scaling) for b, k in zip(self.branches, keys, strict=True)
         )
 
     def apply(self, params: Any, x: Any, scaling: str) -> Any:
-        """The sum."""
+        """Return the sum of the branches."""
         return sum(apply_all(b, p, x, scaling) for b, p in zip(self.branches, params, strict=True))
 
 
@@ -141,7 +141,7 @@ def draw_all(
 
 
 def apply_all(layers: tuple[AbstractLayer, ...], params: Any, x: Any, scaling: str) -> Any:
-    """The composition."""
+    """Apply the layers one after another."""
     for layer, own in zip(layers, params, strict=True):
         x = layer.apply(own, x, scaling)
     return x

@@ -54,7 +54,7 @@ class Conv(AbstractLayer):
         return shape[-1] * prod(per_axis(self.window, len(shape) - 1, "window"))
 
     def draw(self, key: Any, shape: Shape, scaling: str) -> Any:
-        """`Layer(weight, bias)`."""
+        """Draw `Layer(weight, bias)`."""
         given = deviations(self.bias, self.weight_std, self.bias_std)
         window = per_axis(self.window, len(shape) - 1, "window")
         return given.draw(key, (self.features, shape[-1], *window), self.fan_in(shape), scaling)

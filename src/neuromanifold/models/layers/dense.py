@@ -41,12 +41,12 @@ class Dense(AbstractLayer):
         return shape[-1]
 
     def draw(self, key: Any, shape: Shape, scaling: str) -> Any:
-        """`Layer(weight, bias)`."""
+        """Draw `Layer(weight, bias)`."""
         given = deviations(self.bias, self.weight_std, self.bias_std)
         return given.draw(key, (self.features, shape[-1]), self.fan_in(shape), scaling)
 
     def apply(self, params: Any, x: Any, scaling: str) -> Any:
-        """One matrix product."""
+        """Multiply by the weights and add the bias."""
         given = deviations(self.bias, self.weight_std, self.bias_std)
         product = jnp.matmul(x, params.weight.T)
         return given.finish(product, params.bias, self.fan_in(x.shape[1:]), scaling)

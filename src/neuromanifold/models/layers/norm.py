@@ -25,11 +25,11 @@ class LayerNorm(AbstractLayer):
             raise ValueError(f"`eps` is {self.eps}; pass zero or a small positive number.")
 
     def output_shape(self, shape: Shape) -> Shape:
-        """As it was."""
+        """Return the shape, which stays."""
         return shape
 
     def apply(self, params: Any, x: Any, scaling: str) -> Any:
-        """Centred, then scaled."""
+        """Centre the channels of each position, then scale them."""
         axes = tuple(range(1, x.ndim)) if self.positions else -1
         centred = x - jnp.mean(x, axis=axes, keepdims=True)
         return centred * jax.lax.rsqrt(jnp.mean(centred**2, axis=axes, keepdims=True) + self.eps)

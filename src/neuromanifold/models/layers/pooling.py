@@ -30,7 +30,7 @@ class AvgPool(AbstractLayer):
 
     @property
     def steps(self) -> int | Shape:
-        """The strides."""
+        """Return the strides."""
         return self.window if self.strides is None else self.strides
 
     def output_shape(self, shape: Shape) -> Shape:
@@ -60,7 +60,7 @@ class GlobalAvgPool(AbstractLayer):
     """The mean over all positions."""
 
     def output_shape(self, shape: Shape) -> Shape:
-        """Channels only."""
+        """Return the shape of the channels alone."""
         if len(shape) < 2:
             raise ValueError(
                 f"`input_shape` reaches GlobalAvgPool as {shape}; there are no positions left to "
@@ -69,7 +69,7 @@ class GlobalAvgPool(AbstractLayer):
         return shape[-1:]
 
     def apply(self, params: Any, x: Any, scaling: str) -> Any:
-        """The mean."""
+        """Return the mean over the positions."""
         return jnp.mean(x, axis=tuple(range(1, x.ndim - 1)))
 
 
@@ -82,5 +82,5 @@ class Flatten(AbstractLayer):
         return (prod(shape),)
 
     def apply(self, params: Any, x: Any, scaling: str) -> Any:
-        """A reshape."""
+        """Put all entries of a sample on one axis."""
         return x.reshape(len(x), -1)

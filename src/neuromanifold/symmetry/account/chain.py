@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
@@ -114,6 +113,12 @@ def finite(rows: np.ndarray) -> np.ndarray:
     return rows[np.isfinite(rows).all(axis=1)]
 
 
+def unit_rows(rows: np.ndarray) -> np.ndarray:
+    """Return the rows divided by their lengths; zeros stay."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.where(lengths > 0, lengths, 1.0)
+
+
 @dataclass(frozen=True, eq=False)
 class ExactRows(Rows):
     """J modulo a prime; gates are proved."""
@@ -123,17 +128,17 @@ class ExactRows(Rows):
 
     @property
     def graph(self) -> Graph:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The network."""
+        """Return the network as a program."""
         return self.problem.graph
 
     @property
     def data(self) -> Data:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The sample."""
+        """Return the sample."""
         return self.problem.data
 
     @property
     def gates(self) -> Gates:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The gates of the sample."""
+        """Return the gates of the sample."""
         return self.problem.decisions.gates
 
     def at(self, data: Data, gates: Gates) -> np.ndarray:
@@ -198,15 +203,14 @@ class FloatRows(Rows):
 
     @cached_property
     def gates(self) -> Gates:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The gates of the sample."""
+        """Return the gates of the sample."""
         return self.decided(self.data)[1]
 
     def at(self, data: Data, gates: Gates) -> np.ndarray:
         with arithmetic():
             found = _jacobians(self.graph, self.params, self._samples(data), gates)
             rows = np.asarray(found).reshape(len(data[0]) * self.graph.outputs, -1)
-        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-        return rows / np.where(lengths > 0, lengths, 1.0)
+        return unit_rows(rows)
 
     def decided(self, data: Data) -> tuple[Data, Gates]:
         with arithmetic():
@@ -232,13 +236,10 @@ class FloatRows(Rows):
             cotangents = self._cotangents(switching, count, n)
             found = self.graph, self.params, self._samples(data), gates, added, cotangents
             rows = np.asarray(_segment_gradients(*found))
-        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-        return rows / np.where(lengths > 0, lengths, 1.0)
+        return unit_rows(rows)
 
     def _samples(self, data: Data) -> Any:
-        return jax.tree.unflatten(
-            jax.tree.structure(self.graph.sample), [jnp.asarray(a) for a in data]
-        )
+        return jax.tree.unflatten(jax.tree.structure(self.graph.sample), data)
 
 
 @jax.jit(static_argnums=0)
@@ -317,18 +318,10 @@ def chain_of(
         if len(everywhere) == everywhere.shape[1] or idle == _PATIENCE:
             break
         before = len(everywhere)
-        data = (
-            inputs_between(rows, reached, met, rng)
-            if batch % 2
-            else wide_inputs(rows.data, _BATCH, rng, bent=bool(met))
-        )
-        data, gates = rows.decided(data)
         most = _FEWEST + -(-2 * (everywhere.shape[1] - before) // rows.graph.outputs)
-        reached, fresh = reached.with_new(data, gate_rows(gates, data), most)
-        new = tuple(a[fresh] for a in data), tuple(g[fresh] for g in gates)
-        met = tuple(np.concatenate(pair) for pair in zip(met, new[1], strict=True))
+        reached, met, new = further_regions(rows, reached, met, batch, most, rng)
         everywhere, gap, lost = (
-            _grow(rows, everywhere, *new, rng) if len(fresh) else (everywhere, np.inf, 0)
+            _grow(rows, everywhere, *new, rng) if len(new[0][0]) else (everywhere, np.inf, 0)
         )
         gaps.append(gap)
         dropped += lost
@@ -337,7 +330,33 @@ def chain_of(
     return Chain(rows, rank, regions, everywhere, sampled, reached, met, min(gaps), dropped, ended)
 
 
-def inputs_between(rows: Rows, reached: KnownRegions, met: Gates, rng: np.random.Generator) -> Data:
+def further_regions(
+    rows: Rows,
+    reached: KnownRegions,
+    met: Gates,
+    batch: int,
+    most: int,
+    rng: np.random.Generator,
+) -> tuple[KnownRegions, Gates, tuple[Data, Gates]]:
+    """Return the regions known after a batch of new inputs, wide ones and ones between known ones in
+    turn, `most` of the new ones; their gates; and the inputs of those that are new, with theirs.
+    """
+    data = (
+        _inputs_between(rows, reached, met, rng)
+        if batch % 2
+        else wide_inputs(rows.data, _BATCH, rng, bent=bool(met))
+    )
+    if not len(data[0]):  # no two regions are reached, so none lie between them
+        return reached, met, (data, tuple(g[:0] for g in met))
+    data, gates = rows.decided(data)
+    reached, fresh = reached.with_new(data, gate_rows(gates, data), most)
+    new = tuple(a[fresh] for a in data), tuple(g[fresh] for g in gates)
+    return reached, tuple(np.concatenate(pair) for pair in zip(met, new[1], strict=True)), new
+
+
+def _inputs_between(
+    rows: Rows, reached: KnownRegions, met: Gates, rng: np.random.Generator
+) -> Data:
     """Return new inputs on segments between those `reached`, by the signs that change there; maxima
     over several have no sign.
     """

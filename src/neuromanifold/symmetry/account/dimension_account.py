@@ -12,8 +12,8 @@ from neuromanifold.graph.graph import Graph
 from neuromanifold.models.arguments import Model, Params, Samples, checked
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics.drawing import axes_of, bar, card, colours_of, plot_bar, table_of
-from neuromanifold.numerics.precision import boundary
-from neuromanifold.numerics.randomness import host_generator
+from neuromanifold.numerics.precision import arithmetic, boundary
+from neuromanifold.numerics.randomness import Key, host_generator
 from neuromanifold.numerics.rank import Rank, rank_from_spectrum
 from neuromanifold.numerics.results import Result, follows
 from neuromanifold.numerics.spaces import FloatSpaces, ModularSpaces, Spaces, exact_spaces
@@ -24,13 +24,21 @@ from neuromanifold.numerics.validation import (
     sample_arrays,
 )
 from neuromanifold.regions.problem import Problem
-from neuromanifold.symmetry.account.chain import MOST_BATCHES, Chain, ExactRows, FloatRows, chain_of
+from neuromanifold.symmetry.account.chain import (
+    MOST_BATCHES,
+    Chain,
+    ExactRows,
+    FloatRows,
+    chain_of,
+    unit_rows,
+)
 from neuromanifold.symmetry.account.equivalence import CLOSED, INACTIVE, HiddenEquivalence
 from neuromanifold.symmetry.account.linear_segments import has_linear_segments, segment_directions
-from neuromanifold.symmetry.account.named_directions import exact_directions, groups_by_name
 from neuromanifold.symmetry.account.relations import Blocks, related_directions
 from neuromanifold.symmetry.account.rules import StructuralSymmetries, symmetries_of
-from neuromanifold.symmetry.discovery.named_groups import NamedGroup
+from neuromanifold.symmetry.discovery.ansatz import Ansatz, by_axes
+from neuromanifold.symmetry.discovery.discover import network_sampler
+from neuromanifold.symmetry.discovery.named_groups import NamedGroup, find_named_groups
 from neuromanifold.symmetry.discovery.statistics import opened
 from neuromanifold.tangent.rank.dimension import functional_dimension
 from neuromanifold.tangent.rank.geometry import Geometry
@@ -234,20 +242,28 @@ def _counts(everywhere: int, on_regions: int) -> tuple[int, str]:
 
 @follows
 def dimension_account(
-    f: Model, params: Params, x: Samples, *, groups: Sequence[Any] | None = None, key: Any = None
+    f: Model,
+    params: Params,
+    x: Samples,
+    *,
+    groups: Sequence[Any] | None = None,
+    key: Key | None = None,
 ) -> DimensionAccount:
-    """D = functional dimension + what each source explains in turn + unexplained, for any network.
+    """Say why parameter directions change nothing:
+    D = functional dimension + explained, reason by reason + unexplained, for any network.
     [complexity, Sec. 4]
 
+    The reasons, in this order: inactive units and closed paths; scalings; mixtures of linear neurons
+    and their translations; neurons with one sign pattern (these for `nm.MLP`); linear relations
+    between sign patterns; `groups`; features or signals that are confined to a subspace in one unit,
+    one layer, or two layers in a row; linear segments between units that switch. A direction counts
+    for its first reason, and is tested before it counts.
+
     Ranks and spans are exact where f is made of rational operations and comparisons, else float64
-    with their gap. Sources in turn: parameters of inactive units and of no open path, scalings,
-    mixing of linear neurons and their translations, neurons of one sign pattern (these for
-    `nm.MLP`), linear relations between sign patterns, `groups` (each with `generators(params)`;
-    where none are given, those that other networks of at most 400 parameters have by name),
-    features or signals that are confined to a subspace in one unit, one layer, two layers in a row,
-    and linear segments between rectified units that switch. Every direction is tested before it
-    counts. `key` draws the wide inputs behind r_∞. With more than 5,000 parameters and no `groups`
-    the sources are the symmetries by structure (`structural_symmetries`), at any size.
+    with their gap. Each of `groups` has `generators(params)`; when absent, networks of at most 400
+    parameters that are no `nm.MLP` get those that `discover` finds by name. `key` draws the wide
+    inputs behind r_∞. With more than 5,000 parameters and no `groups` the reasons are the symmetries
+    by structure (`structural_symmetries`), at any size.
 
     >>> net = nm.MLP((1, 2, 1))
     >>> params = (nm.Layer(np.ones((2, 1)), np.array([0.0, -1.0])), nm.Layer(np.ones((1, 2)), np.zeros(1)))
@@ -266,7 +282,7 @@ def dimension_account(
         return account_by_rules(geometry, functional_dimension(f, params, x), key=key)
     if geometry.graph.exact:
         return account_of(geometry, groups=groups, key=key)
-    names, left_out = groups_by_name(f, params, x) if groups is None else ((), ())
+    names, left_out = _groups_by_name(f, params, x) if groups is None else ((), ())
     wide = jax.tree.map(lambda a: np.asarray(a, np.float64), params)
     return _in_float64(geometry.graph, wide, x, names if groups is None else groups, key, left_out)
 
@@ -297,7 +313,7 @@ def _in_float64(
     matrix = rows.of_sample
     functional = rank_from_spectrum(rows.spaces.spectrum(matrix), matrix.shape, rows.spaces.rtol)
     sources = {
-        _name_of(group): _unit_rows(np.asarray(_fields(group).generators(params), np.float64))
+        _name_of(group): unit_rows(np.asarray(_fields(group).generators(params), np.float64))
         for group in groups
     }
     chain = chain_of(rows, host_generator(key))
@@ -322,12 +338,10 @@ def account_of(
     """Return the account of a geometry that others may have asked already; `batches` of inputs seek
     new regions.
     """
-    problem, functional, params, spaces = (
-        geometry.problem,
-        geometry.rank,
-        geometry.params,
-        exact_spaces(),
-    )
+    problem = geometry.problem
+    functional = geometry.rank
+    params = geometry.params
+    spaces = exact_spaces()
     rows = ExactRows(problem, spaces)
     chain = chain_of(rows, host_generator(key), rank=int(functional), batches=batches)
     limit = min(
@@ -403,11 +417,11 @@ def _named_sources(
         }, ()
     x = jax.tree.unflatten(jax.tree.structure(problem.graph.sample), problem.data)
     names, left_out = (
-        groups_by_name(problem.model, params, x) if groups is None else (tuple(groups), ())
+        _groups_by_name(problem.model, params, x) if groups is None else (tuple(groups), ())
     )
     found: Candidates = {}
     for each in names:
-        found[_name_of(each)], inexact = exact_directions(each, params, spaces)
+        found[_name_of(each)], inexact = _exact_directions(each, params, spaces)
         left_out += (
             (f"{inexact} fields of {_name_of(each)}, whose coefficients are not whole numbers",)
             if inexact
@@ -425,11 +439,6 @@ def _name_of(group: Any) -> str:
         return f"{group.kind} of {group.space}"
     name = type(group).__name__
     return f"{name.removesuffix('Group').lower()} group" if name.endswith("Group") else name.lower()
-
-
-def _unit_rows(rows: np.ndarray) -> np.ndarray:
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return rows / np.where(lengths > 0, lengths, 1.0)
 
 
 def _perceptron_sources(
@@ -552,3 +561,68 @@ def _candidates(
 
 def _confined(spaces: Spaces, J: np.ndarray, parts: list[np.ndarray]) -> np.ndarray:
     return np.concatenate([np.zeros((0, J.shape[1]), J.dtype), *spaces.confined(J, parts)])
+
+
+LARGEST_BY_NAME = 400
+"""Parameters of networks whose named groups are sought without being asked for: seconds."""
+_WHOLE = 1e-7
+
+
+def _groups_by_name(
+    f: Model, params: Any, x: Any
+) -> tuple[tuple[NamedGroup, ...], tuple[str, ...]]:
+    """Return the groups that `f` has by name at `params`, and what was not looked at."""
+    size = sum(np.size(leaf) for leaf in jax.tree.leaves(params))
+    if size > LARGEST_BY_NAME:
+        return (), (
+            f"symmetries by name of {size:,} parameters (`groups=nm.symmetry.discover(…).named` "
+            "passes them)",
+        )
+    rng = np.random.default_rng(0)
+    with arithmetic():
+        sampler = network_sampler(f, params, x, False)
+        try:
+            found = find_named_groups(
+                sampler, by_axes(sampler.shapes, sampler.leaf_labels), sampler.draw(rng), rng
+            )
+        except np.linalg.LinAlgError:
+            return (), ("symmetries by name: f is not finite at random parameters",)
+    return found, ()
+
+
+def _exact_directions(
+    each: NamedGroup, params: Any, spaces: ModularSpaces
+) -> tuple[np.ndarray, int]:
+    """Return the fields of a group at `params` modulo p, and how many are left out because their
+    coefficients are not whole numbers.
+    """
+    rows = (
+        each.group.coefficients
+        / np.array([np.abs(row[row != 0]).min(initial=np.inf) for row in each.group.coefficients])[
+            :, None
+        ]
+    )
+    whole = np.rint(rows)
+    fits = (
+        np.abs(rows - whole) <= _WHOLE * np.abs(whole).max(axis=1, keepdims=True, initial=1.0)
+    ).all(axis=1)
+    leaves = [spaces.lift(np.asarray(leaf)).astype(object) for leaf in jax.tree.leaves(params)]
+    found = [_field(each.group.ansatz, row, leaves, spaces.p) for row in whole[fits]]
+    return np.array(found, np.int64).reshape(
+        len(found), -1 if found else sum(a.size for a in leaves)
+    ), int((~fits).sum())
+
+
+def _field(
+    ansatz: Ansatz, coefficients: np.ndarray, leaves: list[np.ndarray], p: int
+) -> np.ndarray:
+    """Return V_c(θ) modulo p, for whole numbers c."""
+    values = [np.zeros(leaf.shape, object) for leaf in leaves]
+    for term, part in zip(ansatz.terms, ansatz.parts(coefficients), strict=True):
+        if part.any():
+            whole = np.array([int(c) for c in part.ravel()], object).reshape(part.shape)
+            moved = (
+                whole if term.source < 0 else np.einsum(term.equation, whole, leaves[term.source])
+            )
+            values[term.target] = values[term.target] + moved
+    return np.concatenate([np.ravel(a % p) for a in values]).astype(np.int64)

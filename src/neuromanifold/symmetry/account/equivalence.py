@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
+from neuromanifold.models.arguments import Samples
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.numerics.precision import is_traced
+from neuromanifold.numerics.rank import numerical_rank
 from neuromanifold.numerics.results import Array, Result
 from neuromanifold.numerics.spaces import FloatSpaces, exact_spaces
 from neuromanifold.numerics.validation import check_params, check_sample
@@ -20,7 +22,7 @@ from neuromanifold.regions.problem import Problem
 from neuromanifold.regions.signs import Signs
 from neuromanifold.regions.status import LayerStatus
 from neuromanifold.symmetry.account.relations import related_directions
-from neuromanifold.symmetry.groups.base import check_net, numerical_rank
+from neuromanifold.symmetry.groups.base import check_net
 from neuromanifold.tangent.rank.fields import Fields, Layout, join, units
 from neuromanifold.tangent.rank.generators import sample_symmetries
 
@@ -90,7 +92,7 @@ class HiddenEquivalence(Result):
 
     @cached_property
     def fields(self) -> Fields:
-        """All generators."""
+        """Return all generators."""
         return join(self.net, list(self.sources.values()))
 
     @property
@@ -131,7 +133,7 @@ class HiddenEquivalence(Result):
         return self.dimension - int(self.orbit_dimension(exact=exact))
 
 
-def hidden_equivalence(net: MLP, params: Params, x: Any) -> HiddenEquivalence:
+def hidden_equivalence(net: MLP, params: Params, x: Samples) -> HiddenEquivalence:
     """Return the data-dependent symmetry group of a network on a sample, from its fixed neurons.
     [complexity, Def 4.1, Prop 4.5]
 

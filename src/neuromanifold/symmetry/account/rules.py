@@ -27,19 +27,21 @@ seen on parameters that no later rule moves. Then the matrix of all fields is bl
 with equality where each of these ranks is that of V_i on all parameters.
 """
 
+import abc
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neuromanifold.graph.reading import called, evaluated
+from neuromanifold.graph.reading import called
 from neuromanifold.models.arguments import Model, Params, Samples, checked
-from neuromanifold.numerics.precision import arithmetic, boundary, is_floating
-from neuromanifold.numerics.randomness import host_generator
+from neuromanifold.numerics.precision import arithmetic, boundary
+from neuromanifold.numerics.randomness import Key, host_generator
+from neuromanifold.numerics.rank import numerical_rank
 from neuromanifold.numerics.results import Result, follows
 from neuromanifold.numerics.validation import check_params, refuse_tracers, sample_arrays
 from neuromanifold.symmetry.discovery.channels import Arrays, Slot, scale_slots, slots_by_atom
@@ -54,13 +56,13 @@ from neuromanifold.symmetry.reduction.folding import Folding, fold_scales, taken
 
 _SAME = 1e-9  # of f's largest value: rounding is far below it, a step that f sees far above it
 _STEP = 0.2
-_SAMPLES = 2
 READ, TESTED = "read from the operations", "tested"
 FOLDED = "scales and shifts folded into the weights beside them"
 _LINEAR = "GL({n}) of channels on which f is linear"
-_HEADS = "GL({n}) of each of {blocks} heads"
-_SCALED = "scalings of {n} channels"
-_UNSEEN = "a shift that softmax removes"
+_HEADS = "GL({n}) of each of {blocks} heads, {which}"
+SCALED = "scalings of channels"
+_KEYS = "key biases, which softmax removes"
+_UNSEEN = "biases that softmax or a mean removes"
 _CARRIED = "a shift that the next shift takes over"
 _ROTATED = "rotations of a stream of {n} channels"
 _ONES = "the ones direction that a mean removes"
@@ -128,7 +130,7 @@ class StructuralSymmetries(Result):
 
 @follows
 def structural_symmetries(
-    f: Model, params: Params, x: Samples, *, key: Any = None
+    f: Model, params: Params, x: Samples, *, key: Key | None = None
 ) -> StructuralSymmetries:
     """Return the continuous symmetries that `f` has by its structure, at any width, with their
     dimensions in closed form; elements drawn with `key` are checked on the first samples of `x`.
@@ -155,17 +157,16 @@ def symmetries_of(
     """Return the symmetries of a network by its structure, and how many of their directions are
     others than those of the parameters that `closed` marks, which have no effect.
     """
-    outputs = _Outputs(network)
     graph, count = network.graph, network.count
-    folds = fold_scales(graph, network.leaves, lambda leaves: outputs.moved(leaves) <= _SAME)
+    folds = fold_scales(graph, network.leaves, lambda leaves: network.moved(leaves) <= _SAME)
     levels = {k: float(a.flat[0]) for k, a in folds.neutral.items() if a.size}
     described = read_hidden_axes(network, levels)
-    work = _Work(network, outputs, folds.arrays, frozenset(levels), rng)
+    work = _Work(network, folds.arrays, frozenset(levels), rng)
     found = work.found(described.axes)
-    none, masks = (_masks(network.leaves, count, each) for each in (None, closed))
+    none, masks = (_masks(folds.arrays, count, each) for each in (None, closed))
     counted, exact = _count(found, folds.arrays, none)
     folded = [k for together in folds.together for k in together if k < count]
-    sizes = [sum(network.leaves[k].size for k in each if k < count) for each in folds.together]
+    sizes = [sum(folds.arrays[k].size for k in each if k < count) for each in folds.together]
     rules = [
         SymmetryRule(
             FOLDED,
@@ -183,8 +184,8 @@ def symmetries_of(
         )
         for rule, orbit in counted
     ]  # fmt: skip
-    deviation = outputs.moved(_act(found, folds.arrays, rng))
-    size = sum(leaf.size for leaf in network.leaves[:count])
+    deviation = network.moved(_act(found, folds.arrays, rng))
+    size = sum(leaf.size for leaf in folds.arrays[:count])
     shown = tuple(rule for rule in rules if rule.dimension)
     symmetries = StructuralSymmetries(shown, deviation, exact, size, described.left_out)
     if closed is None:
@@ -206,128 +207,58 @@ def _masks(leaves: Arrays, count: int, closed: np.ndarray | None) -> list[np.nda
     return found
 
 
-@dataclass(frozen=True, eq=False)
-class _Outputs:
-    """f at a few samples as a function of all leaves."""
-
-    network: Opened
-
-    @cached_property
-    def x(self) -> Any:
-        """The samples, in float64."""
-
-        def few(a: Any) -> np.ndarray:
-            return np.asarray(a[:_SAMPLES], np.float64 if is_floating(a) else None)
-
-        return jax.tree.map(few, self.network.x)
-
-    def at(self, leaves: Arrays) -> list[np.ndarray]:
-        """Return the outputs at `leaves`, one array after another."""
-        with arithmetic():
-            tree = self.network.tree([jnp.asarray(a) for a in leaves])
-            return [
-                np.asarray(y) for y in jax.tree.leaves(evaluated(self.network.model, tree, self.x))
-            ]
-
-    def gradient(self, leaves: Arrays) -> Arrays:
-        """The derivative of a random combination of the outputs by all leaves: it is zero along
-        every direction that f does not see.
-        """
-        with arithmetic():
-            found = _gradient(self.network.model, self.network.tree(leaves), self.x)
-            return [np.asarray(a) for a in jax.tree.leaves(found)]
-
-    @cached_property
-    def before(self) -> list[np.ndarray]:
-        """The outputs at the parameters as they were given."""
-        return self.at(self.network.leaves)
-
-    def moved(self, leaves: Arrays) -> float:
-        """Return by how much f differs at `leaves`, relative to its largest value."""
-        size = max(float(np.abs(a).max(initial=0.0)) for a in self.before) or 1.0
-        pairs = zip(self.before, self.at(leaves), strict=True)
-        found = max(float(np.abs(a - b).max(initial=0.0)) for a, b in pairs) / size
-        return found if np.isfinite(found) else np.inf
-
-
 @jax.jit(static_argnums=0)
 def _gradient(model: Model, params: Any, x: Any) -> Any:
     def combined(params: Any) -> Any:
-        ys, rng = jax.tree.leaves(called(model, params, x)), np.random.default_rng(0)
-        return sum(jnp.vdot(rng.standard_normal(y.shape), y) for y in ys)
+        ys, key = jax.tree.leaves(called(model, params, x)), jax.random.key(0)
+        return sum(jnp.vdot(jax.random.normal(key, y.shape, y.dtype), y) for y in ys)
 
     return jax.grad(combined)(params)
-
-
-class _Rule(Protocol):
-    """A group that may act."""
-
-    @property
-    def kind(self) -> str:
-        """What it is."""
-        ...
-
-    @property
-    def evidence(self) -> str:
-        """How it is known."""
-        ...
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """The parts of the parameters that it moves."""
-        ...
-
-    @property
-    def dimension(self) -> int:
-        """The dimension of the group."""
-        ...
-
-    def acted(self, leaves: Arrays, rng: np.random.Generator) -> Arrays | None:
-        """Return the leaves moved by an element that is drawn; None where there is none."""
-        ...
-
-    def rank(self, leaves: Arrays, masks: Arrays, seen: Sequence[int]) -> int:
-        """Return the rank of its fields on some of its parts, without the entries that masks mark."""
-        ...
 
 
 def _part(slot: Slot) -> Part:
     return slot.leaf, slot.axis, slot.start, slot.start + slot.length
 
 
-def _view(slot: Slot, each: Slot | None, a: np.ndarray) -> np.ndarray:
-    """Return a view of a leaf with the heads in front, then the channels."""
-    if each is None:
-        part = np.moveaxis(a, slot.axis, 0)[slot.start : slot.start + slot.length]
-        split = part.reshape(1, slot.before, slot.size, slot.after, *part.shape[1:])
-        return np.moveaxis(split, 2, 1)
-    if each.axis == slot.axis:
-        part = np.moveaxis(a, slot.axis, 0)[slot.start : slot.start + slot.length]
-        slow, fast = (each, slot) if each.before < slot.before else (slot, each)
-        between = fast.before // (slow.before * slow.size)
-        lengths = (slow.before, slow.size, between, fast.size, fast.after)
-        split = part.reshape(*lengths, *part.shape[1:])
-        return np.moveaxis(split, (1, 3) if slow is each else (3, 1), (0, 1))
-    both = np.moveaxis(a, (each.axis, slot.axis), (0, 1))
-    part = both[each.start : each.start + each.length, slot.start : slot.start + slot.length]
-    lengths = (each.before, each.size, each.after, slot.before, slot.size, slot.after)
-    return np.moveaxis(part.reshape(*lengths, *part.shape[2:]), (1, 4), (0, 1))
+@dataclass(frozen=True, eq=False)
+class _Rule(abc.ABC):
+    """A group that may act on some slots, and how it is known."""
+
+    slots: tuple[Slot, ...]
+    evidence: str = field(default=TESTED, kw_only=True)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts of the parameters that it moves."""
+        return tuple(map(_part, self.slots))
+
+    @property
+    @abc.abstractmethod
+    def kind(self) -> str:
+        """Say what kind of symmetry it is."""
+
+    @property
+    @abc.abstractmethod
+    def dimension(self) -> int:
+        """The dimension of the group."""
+
+    @abc.abstractmethod
+    def acted(self, leaves: Arrays, rng: np.random.Generator) -> Arrays | None:
+        """Return the leaves moved by an element that is drawn; None where there is none."""
+
+    @abc.abstractmethod
+    def rank(self, leaves: Arrays, masks: Arrays, seen: Sequence[int]) -> int:
+        """Return the rank of its fields on some of its parts, without the entries that masks mark."""
 
 
 @dataclass(frozen=True, eq=False)
-class _Mixing:
+class _Mixing(_Rule):
     """Matrices g on the channels of an axis, for each head its own: slots with sign 1 are
     multiplied by g, those with sign −1 by g⁻ᵀ.
     """
 
-    slots: tuple[Slot, ...]
     signs: tuple[int, ...]
     each: tuple[Slot | None, ...]
-    evidence: str = READ
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        return tuple(map(_part, self.slots))
 
     @property
     def blocks(self) -> int:
@@ -336,7 +267,13 @@ class _Mixing:
     @property
     def kind(self) -> str:
         text = _HEADS if self.each[0] else _LINEAR
-        return text.format(n=self.slots[0].size, blocks=self.blocks)
+        which = "queries and keys" if self.meets else "values and outputs"
+        return text.format(n=self.slots[0].size, blocks=self.blocks, which=which)
+
+    @property
+    def meets(self) -> bool:
+        """Whether channels of two products meet each other, as queries and keys do."""
+        return not any(slot.reads for slot in self.slots)
 
     @property
     def dimension(self) -> int:
@@ -348,7 +285,7 @@ class _Mixing:
         by_sign = {1: g, -1: np.swapaxes(np.linalg.inv(g), 1, 2)}
         for slot, sign, each in zip(self.slots, self.signs, self.each, strict=True):
             a = np.array(found[slot.leaf])
-            view = _view(slot, each, a)
+            view = slot.by_head(each, a)
             flat = view.reshape(self.blocks, n, -1)
             view[...] = (by_sign[sign] @ flat).reshape(view.shape)
             found[slot.leaf] = a
@@ -362,38 +299,26 @@ class _Mixing:
                 if self.signs[k] == sign:
                     slot = self.slots[k]
                     entries, mask = (
-                        _view(slot, self.each[k], a[slot.leaf]).reshape(self.blocks, n, -1)
+                        slot.by_head(self.each[k], a[slot.leaf]).reshape(self.blocks, n, -1)
                         for a in (leaves, masks)
                     )
                     # A column with entries that do not count is left out: a lower bound.
                     rows.append(np.where(mask.any(axis=1, keepdims=True), 0.0, entries))
-            ranks[sign] = np.array([_rank(block) for block in np.concatenate(rows, axis=2)])
+            ranks[sign] = np.array(
+                [int(numerical_rank(block)) for block in np.concatenate(rows, axis=2)]
+            )
         return int((n**2 - (n - ranks[1]) * (n - ranks[-1])).sum())
 
 
-def _rank(a: np.ndarray) -> int:
-    """Return the rank of a matrix, by its singular values in float64."""
-    if not a.size:
-        return 0
-    s = np.linalg.svd(a, compute_uv=False)
-    return int((s > max(a.shape) * np.finfo(np.float64).eps * s[0]).sum())
-
-
 @dataclass(frozen=True, eq=False)
-class _Scaling:
+class _Scaling(_Rule):
     """Scalings of every channel of an axis: slot s is multiplied by exp(Σ_k t_k N_ks)."""
 
-    slots: tuple[Slot, ...]
     exponents: np.ndarray
-    evidence: str = READ
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        return tuple(map(_part, self.slots))
 
     @property
     def kind(self) -> str:
-        return _SCALED.format(n=self.slots[0].size)
+        return SCALED
 
     @property
     def dimension(self) -> int:
@@ -414,86 +339,80 @@ class _Scaling:
 
 
 @dataclass(frozen=True, eq=False)
-class _Shift:
+class _Shift(_Rule):
     """A vector that may be shifted; where an exit is given, the shift after it takes over what the
     sum makes of it.
     """
 
-    slot: Slot
     exit: Exit | None = None
     work: "_Work | None" = None
     taker: int = -1
-    evidence: str = TESTED
+    of_keys: bool = False
 
     @property
     def kind(self) -> str:
-        return _UNSEEN if self.exit is None else _CARRIED
+        if self.exit is None:
+            return _KEYS if self.of_keys else _UNSEEN
+        return _CARRIED
 
     @property
     def parts(self) -> tuple[Part, ...]:
         taken = () if self.taker < 0 else ((self.taker, -1, 0, 0),)
-        return (_part(self.slot), *taken)
+        return (*map(_part, self.slots), *taken)
 
     @property
     def dimension(self) -> int:
-        return self.slot.length
+        return self.slots[0].length
 
     def acted(self, leaves: Arrays, rng: np.random.Generator) -> Arrays | None:
-        own = self.slot.slices(leaves)
+        own = self.slots[0].slices(leaves)
         step = (1.0 + np.abs(own).max(initial=0.0)) * rng.standard_normal(own.shape)
         found = list(leaves)
-        self.slot.put(found, own + step)
+        self.slots[0].put(found, own + step)
         if self.exit is None or self.work is None:
             return found
         return self.work.absorbed(found, self.exit, -step)
 
     def rank(self, leaves: Arrays, masks: Arrays, seen: Sequence[int]) -> int:
-        return int((~self.slot.slices(masks)).sum()) if 0 in seen else 0
+        return int((~self.slots[0].slices(masks)).sum()) if 0 in seen else 0
 
 
 @dataclass(frozen=True, eq=False)
-class _Ones:
+class _Ones(_Rule):
     """1uᵀ may be added to what writes the channels, for any u with an entry for each column."""
 
-    slot: Slot
     columns: int
-    kind: str = _ONES
-    evidence: str = TESTED
 
     @property
-    def parts(self) -> tuple[Part, ...]:
-        return (_part(self.slot),)
+    def kind(self) -> str:
+        return _ONES
 
     @property
     def dimension(self) -> int:
         return self.columns
 
     def acted(self, leaves: Arrays, rng: np.random.Generator) -> Arrays:
-        own, found = self.slot.slices(leaves), list(leaves)
-        self.slot.put(found, own + (_STEP + np.abs(own).mean()) * rng.standard_normal(own.shape[1]))
+        own, found = self.slots[0].slices(leaves), list(leaves)
+        self.slots[0].put(
+            found, own + (_STEP + np.abs(own).mean()) * rng.standard_normal(own.shape[1])
+        )
         return found
 
     def rank(self, leaves: Arrays, masks: Arrays, seen: Sequence[int]) -> int:
-        return int((~self.slot.slices(masks)).any(axis=0).sum()) if seen else 0
+        return int((~self.slots[0].slices(masks)).any(axis=0).sum()) if seen else 0
 
 
 @dataclass(frozen=True, eq=False)
-class _Rotation:
+class _Rotation(_Rule):
     """Orthogonal matrices on a stream, the same for what writes and what reads it; with `mean` those
     that keep the ones vector.
     """
 
-    slots: tuple[Slot, ...]
     mean: bool
-    evidence: str = TESTED
 
     @property
     def kind(self) -> str:
         return _ROTATED.format(n=self.slots[0].size)
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        return tuple(map(_part, self.slots))
 
     @property
     def free(self) -> int:
@@ -522,7 +441,7 @@ class _Rotation:
             entries, mask = (self.slots[k].slices(a) for a in (leaves, masks))
             own = np.where(mask.any(axis=0), 0.0, entries)
             rows.append(own - own.mean(axis=0) if self.mean else own)
-        still = max(0, self.free - _rank(np.concatenate(rows, axis=1)))
+        still = max(0, self.free - int(numerical_rank(np.concatenate(rows, axis=1))))
         return self.dimension - still * (still - 1) // 2
 
 
@@ -531,7 +450,6 @@ class _Work:
     """A network at work: its leaves with scales folded, which of them were, and what f is."""
 
     network: Opened
-    outputs: _Outputs
     leaves: Arrays
     neutral: frozenset[int]
     rng: np.random.Generator
@@ -544,7 +462,11 @@ class _Work:
     @cached_property
     def gradient(self) -> Arrays:
         """The derivative of f by the leaves, as far as it tells directions that f sees."""
-        return self.outputs.gradient(self.leaves)
+        network = self.network
+        with arithmetic():
+            leaves = [jax.device_put(a, may_alias=True) for a in self.leaves]
+            found = _gradient(network.model, network.tree(leaves), network.few)
+            return [np.asarray(a) for a in jax.tree.leaves(found)]
 
     def _unseen(self, slot: Slot, *, ones: bool) -> bool:
         """Whether f does not see, to first order, shifts of a slot, or those along the ones."""
@@ -582,7 +504,7 @@ class _Work:
 
     def _keep_holding(self, rules: list[_Rule]) -> list[_Rule]:
         """Return those of the rules that leave f as it was: all at once, else those of each half."""
-        if not rules or self.outputs.moved(_act(rules, self.leaves, self.rng)) <= _SAME:
+        if not rules or self.network.moved(_act(rules, self.leaves, self.rng)) <= _SAME:
             return rules
         half = len(rules) // 2
         return (
@@ -602,10 +524,8 @@ class _Work:
         if not np.allclose(np.abs(null[0]), np.abs(null[0, 0])) or slots[0].size < 2:
             return []
         signs = tuple(1 if e > 0 else -1 for e in null[0])
-        found: list[_Rule] = [
-            _Mixing(slots, signs, each, TESTED) for each in self._companions(axis, slots)
-        ]
-        return [*found, _Mixing(slots, signs, (None,) * len(slots))]
+        found: list[_Rule] = [_Mixing(slots, signs, each) for each in self._companions(axis, slots)]
+        return [*found, _Mixing(slots, signs, (None,) * len(slots), evidence=READ)]
 
     def _companions(
         self, axis: Dependence, slots: Sequence[Slot]
@@ -613,7 +533,7 @@ class _Work:
         for atom, others in _slots(self.network).items():
             if atom == axis.channels.atom or others[0].size < 2:
                 continue
-            beside = [_beside(slot, others) for slot in slots]
+            beside = [slot.beside(others) for slot in slots]
             if all(each is not None for each in beside):
                 yield tuple(beside)
 
@@ -628,7 +548,7 @@ class _Work:
         )
         rest = null_vectors(np.concatenate([inside @ null.T, np.zeros((1, len(null)))])) @ null
         if len(rest):
-            yield _Scaling(slots, rest)
+            yield _Scaling(slots, rest, evidence=READ)
 
     def _shifts(self, axis: Dependence, mixing: Sequence[_Rule]) -> Iterator[_Rule]:
         if not axis.linear or len(axis.exits) != 1:
@@ -642,13 +562,14 @@ class _Work:
                 continue
             if exit.reader < 0:
                 if self._unseen(slot, ones=False):
-                    yield _Shift(slot)
+                    keys = any(r.blocks > 1 and r.meets for r in own)
+                    yield _Shift((slot,), of_keys=keys)
                 continue
-            moved = _Shift(slot, exit, self).acted(self.leaves, self.rng)
+            moved = _Shift((slot,), exit, self).acted(self.leaves, self.rng)
             if moved is not None:
                 pairs = enumerate(zip(moved, self.leaves, strict=True))
                 taker = [k for k, (a, b) in pairs if a is not b and k != slot.leaf]
-                yield _Shift(slot, exit, self, taker[0] if taker else slot.leaf)
+                yield _Shift((slot,), exit, self, taker[0] if taker else slot.leaf)
 
     def _stream(self, axis: Dependence) -> Iterator[_Rule]:
         """Yield the rules that norms over the channels leave free."""
@@ -660,7 +581,7 @@ class _Work:
         if own[0].size > 1 + mean:
             yield _Rotation(own, mean)
         for slot in (s for s in own if mean and self._unseen(s, ones=True)):
-            yield _Ones(slot, slot.slices(self.leaves).shape[1])
+            yield _Ones((slot,), slot.slices(self.leaves).shape[1])
 
     def absorbed(self, leaves: Arrays, exit: Exit, step: np.ndarray) -> Arrays | None:
         """Return the leaves where the shift after an exit takes over a step of every channel."""
@@ -669,16 +590,7 @@ class _Work:
 
 
 def _slots(network: Opened) -> Mapping[int, tuple[Slot, ...]]:
-    return slots_by_atom(network.graph.labels, len(network.leaves))
-
-
-def _beside(slot: Slot, others: Sequence[Slot]) -> Slot | None:
-    """Where the leaf of a slot has another atom around the same places; None where it has not."""
-    for other in others:
-        around = (other.axis, other.start, other.length) == (slot.axis, slot.start, slot.length)
-        if other.leaf == slot.leaf and (around or other.axis != slot.axis):
-            return other
-    return None
+    return slots_by_atom(network.graph.labels, len(network.names))
 
 
 def _exponents_within(slots: Sequence[Slot], rule: _Mixing) -> np.ndarray:
@@ -763,7 +675,7 @@ def _count_ones(ones: Sequence[_Ones], leaves: Arrays, masks: Arrays) -> list[tu
     for k, rule in enumerate(ones):
         own = rule.rank(leaves, masks, (0,))
         before = [o for o in ones[:k] if _meet(o.parts[0], rule.parts[0])]
-        shared = sum(rule.columns // o.slot.length for o in before)
+        shared = sum(rule.columns // o.slots[0].length for o in before)
         found.append((rule, max(0, own - shared)))
     return found
 
@@ -772,6 +684,6 @@ def _center(ones: Sequence[_Ones], leaves: Arrays) -> Arrays:
     """Return the leaves without the means that ones directions move."""
     found = list(leaves)
     for rule in ones:
-        own = rule.slot.slices(found)
-        rule.slot.put(found, own - own.mean(axis=0))
+        own = rule.slots[0].slices(found)
+        rule.slots[0].put(found, own - own.mean(axis=0))
     return found

@@ -15,10 +15,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from neuromanifold.graph.reading import evaluated
 from neuromanifold.models.arguments import Model, Params, Samples, checked
-from neuromanifold.numerics.precision import arithmetic, is_floating
-from neuromanifold.numerics.randomness import host_generator
+from neuromanifold.numerics.precision import arithmetic
+from neuromanifold.numerics.randomness import Key, host_generator
 from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import refuse_tracers
 from neuromanifold.symmetry.conservation.conserved import ConservedQuantities
@@ -26,7 +25,6 @@ from neuromanifold.symmetry.discovery.channels import Arrays, Channels, Slot, sc
 from neuromanifold.symmetry.discovery.dependence import Dependence, read_hidden_axes
 from neuromanifold.symmetry.discovery.statistics import Opened, opened
 
-_INPUTS = 4
 _ROUNDED, _LARGEST = 1e-6, 12
 """Exponents this near to a fraction with a denominator up to that are one."""
 
@@ -134,7 +132,7 @@ class Scalings(Result):
         )
 
 
-def channel_scalings(f: Model, params: Params, x: Samples, *, key: Any = None) -> Scalings:
+def channel_scalings(f: Model, params: Params, x: Samples, *, key: Key | None = None) -> Scalings:
     """Return scalings of single channels under which f does not change: of convolutions, residual
     streams, gated units, any graph.
 
@@ -176,17 +174,7 @@ def _deviation(network: Opened, balances: Sequence[Balance], rng: np.random.Gene
     leaves = list(network.leaves)
     for balance in balances:
         leaves = balance.acted(leaves, rng.uniform(-0.5, 0.5, balance.channels.size))
-    x = jax.tree.map(
-        lambda a: np.asarray(a[:_INPUTS], np.float64 if is_floating(a) else None), network.x
-    )
-    with arithmetic():
-        before, after = (
-            jax.tree.leaves(evaluated(network.model, network.tree(each), x))
-            for each in (network.leaves, leaves)
-        )
-    size = max(float(np.abs(a).max(initial=0.0)) for a in before) or 1.0
-    pairs = zip(before, after, strict=True)
-    return max(float(np.abs(a - b).max(initial=0.0)) for a, b in pairs) / size
+    return network.moved(leaves)
 
 
 def _canonical(null: np.ndarray) -> np.ndarray:

@@ -17,7 +17,6 @@ from neuromanifold.numerics.validation import indefinite
 from neuromanifold.symmetry.discovery.numerical_null_space import spectral_gap
 from neuromanifold.symmetry.groups.base import LieGroup, flatten
 from neuromanifold.symmetry.groups.flow import FlowGroup
-from neuromanifold.symmetry.groups.hadamard import HadamardGroup
 from neuromanifold.symmetry.groups.product import NetworkGroup
 
 _ROUNDED = 1e-10
@@ -29,7 +28,7 @@ class AffineFields:
     `shapes` has the shapes of θ.
     """
 
-    group: LieGroup | HadamardGroup
+    group: LieGroup
     shapes: Any
     combinations: Float[np.ndarray, "k g"]
     labels: tuple[str, ...]
@@ -85,10 +84,10 @@ class AffineFields:
             )
 
 
-def _continuous(group: Any) -> LieGroup | HadamardGroup:
+def _continuous(group: Any) -> LieGroup:
     if isinstance(group, NetworkGroup):
         return group.flows
-    if not isinstance(group, LieGroup | HadamardGroup):
+    if not isinstance(group, LieGroup):
         raise TypeError(
             f"`group` is {indefinite(group)}, which has no generators; pass a continuous group "
             "such as "
@@ -180,6 +179,8 @@ def conservation_laws(group: Any) -> ConservationLaws:
     `ScalingGroup`, …), of any network (`nm.symmetry_group(f, params, x, key=key)`), and of one that
     `discover` found.
 
+    `group` is a continuous one, such as `discover` finds.
+
     >>> f = lambda params, x: x @ params[0] @ params[1]
     >>> params = (np.ones((3, 2)), np.ones((2, 3)))
     >>> nm.symmetry.conservation_laws(nm.symmetry.discover(f, params, np.ones((1, 3)), key=jax.random.key(0)).group)
@@ -243,10 +244,8 @@ def _independent(fields: AffineFields, points: list[Any]) -> tuple[AffineFields,
     """
     if not fields.dimension:
         return fields, np.inf
-    values, linear = (
-        np.asarray(fields.generators(points[0])),
-        np.asarray(fields.linear_images(points[1])),
-    )
+    values = np.asarray(fields.generators(points[0]))
+    linear = np.asarray(fields.linear_images(points[1]))
     order = np.argsort(
         np.linalg.norm(linear, axis=1) > _DEPENDENT * np.linalg.norm(values, axis=1), kind="stable"
     )

@@ -2,8 +2,9 @@
 [teleport, Eq. 25, App. E]
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,7 @@ import numpy as np
 import optax
 
 from neuromanifold.graph.reading import called, evaluated
-from neuromanifold.models.arguments import Params, Samples, Targets, check_target, checked
+from neuromanifold.models.arguments import Model, Params, Samples, Targets, check_target, checked
 from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.numerics.precision import arithmetic, follower, promote, to_host
 from neuromanifold.numerics.results import Array, Result, follows
@@ -22,7 +23,6 @@ from neuromanifold.symmetry.groups.product import symmetry_group
 from neuromanifold.symmetry.groups.transformation import gamma_norm
 from neuromanifold.tangent.prediction.alignment import alignment
 
-Group = LieGroup | HadamardGroup
 _NUDGE = 1e-3
 
 
@@ -71,13 +71,13 @@ class Teleportation(Result):
 
 @follows
 def teleport(
-    net: Any,
+    net: Model,
     params: Params,
     x: Samples,
     y: Targets,
     *,
     loss: Loss = mse,
-    group: Group | None = None,
+    group: LieGroup | None = None,
     steps: int = 100,
     bound: float = 4.0,
     penalty: float = 0.0,
@@ -88,14 +88,16 @@ def teleport(
 ) -> Teleportation:
     """Maximise ‖∇L(gθ)‖ over the orbit of a symmetry group, in float64.   [teleport, Eq. 25]
 
-    Adam on the group's coordinates (log-scalings, Lie algebra) for `steps` steps, kept where ‖Γ‖ ≤
-    `bound` (for translations, which are not linear, only their mixing part). `penalty` subtracts
-    penalty·‖exp(ξ) − 1‖², `clip` limits the norm of each ascent direction; ‖∇L‖ has many local
-    maxima on an orbit, so that `starts` climbs, all but the first from far away, reach higher. App.
-    E of the paper is HadamardGroup, lr=0.01, penalty=0.1, bound=10. The best point of the search is
-    returned, so the gradient norm never falls (without a penalty). The default group is all of
-    `symmetry_group(net)`; for a network that is no MLP pass the group that `discover` found. That f
-    is unchanged to `rtol` is checked.
+    Adam climbs in the coordinates of the group (log-scalings, Lie algebra) for `steps` steps, where
+    ‖Γ‖ ≤ `bound` (for translations, which are not linear, only their mixing part counts). The best
+    point is returned, so the gradient norm never falls (without a penalty). It is checked that f did
+    not change, to `rtol`.
+
+    `group` is all of `symmetry_group(net)` when absent; for a network that is no MLP pass the group
+    that `discover` found. `penalty` subtracts penalty·‖exp(ξ) − 1‖². `clip` limits the norm of each
+    ascent direction. ‖∇L‖ has many local maxima on an orbit: with `starts` several climbs are made,
+    all but the first from far away. App. E of the paper is HadamardGroup, lr=0.01, penalty=0.1,
+    bound=10.
 
     >>> net = nm.MLP((1, 1, 1), bias=False)
     >>> params = (nm.Layer(np.array([[1.0]])), nm.Layer(np.array([[1.0]])))
@@ -146,7 +148,7 @@ def teleport(
 
 
 def check_options(net: Any, group: Any, steps: Any, bound: Any) -> None:
-    if not isinstance(group, LieGroup | HadamardGroup):
+    if not isinstance(group, LieGroup):
         raise TypeError(
             f"`group` is {indefinite(group)}, which has no coordinates to search over; pass a "
             "continuous group "
@@ -174,7 +176,7 @@ def check_options(net: Any, group: Any, steps: Any, bound: Any) -> None:
 class Search:
     """What the search is made of, hashable, so that one compilation serves many networks."""
 
-    group: Group
+    group: LieGroup
     loss: Loss
     steps: int
     bound: float
@@ -220,10 +222,8 @@ def search_orbit(search: Search, start: Any, x: Any, y: Any) -> tuple[Any, Any]:
         coordinates, state, best, best_value = carry
         (value, size), uphill = jax.value_and_grad(objective, has_aux=True)(coordinates)
         better = value > best_value
-        best, best_value = (
-            jnp.where(better, coordinates, best),
-            jnp.where(better, value, best_value),
-        )
+        best = jnp.where(better, coordinates, best)
+        best_value = jnp.where(better, value, best_value)
         updates, state = ascent.update(-uphill, state)
         coordinates = group.clip(optax.apply_updates(coordinates, updates), search.bound)
         return (coordinates, state, best, best_value), size
@@ -255,7 +255,7 @@ def _beginnings(search: Search) -> np.ndarray:
     return np.concatenate([beside, far])
 
 
-def orbit_norm(group: Group, loss: Loss, start: Any, coordinates: Any, x: Any, y: Any) -> Any:
+def orbit_norm(group: LieGroup, loss: Loss, start: Any, coordinates: Any, x: Any, y: Any) -> Any:
     """Return ‖∇_θ L‖ at the point of the orbit with the given coordinates; of an extended model
     only θ counts as parameters.
     """
@@ -271,13 +271,81 @@ def orbit_norm(group: Group, loss: Loss, start: Any, coordinates: Any, x: Any, y
     return gradient_norm(group.model, loss, moved, x, y)
 
 
-def _continue(group: Group, moved: Any) -> tuple[Any, Any]:
+def _continue(group: LieGroup, moved: Any) -> tuple[Any, Any]:
     if isinstance(group, HadamardGroup):
         return group.model.frozen(moved.factors), moved.params
     return group.net, moved
 
 
-def _gamma_norm(group: Group, element: Any, params: Any) -> float:
+def _gamma_norm(group: LieGroup, element: Any, params: Any) -> float:
     if isinstance(group, HadamardGroup):
         return max(float(np.max(leaf)) for leaf in jax.tree.leaves(element.factors))
     return gamma_norm(element, params)
+
+
+class TeleportState(NamedTuple):
+    """How many updates were made, and the state of the optimizer."""
+
+    count: Any
+    inner: Any
+
+
+def teleporting(
+    optimizer: optax.GradientTransformation,
+    net: Model,
+    x: Samples,
+    y: Targets,
+    *,
+    loss: Loss = mse,
+    at: Sequence[int] = (0,),
+    group: LieGroup | None = None,
+    steps: int = 20,
+    bound: float = 4.0,
+    lr: float = 0.05,
+) -> optax.GradientTransformation:
+    """The optimizer, except that update number k in `at` is a teleportation g(θ) − θ on the data
+    (x, y) instead.
+
+    The function does not change at that update; the optimizer's memory starts anew, since it
+    belongs to the old coordinates. Works under `jit`, `vmap` and `scan`, in the dtype of the
+    parameters.
+
+    `optimizer` is any of optax; `group`, `steps`, `bound` and `lr` are as for `teleport`.
+
+    >>> import optax
+    >>> net = nm.MLP((1, 2, 1))
+    >>> params, x, y = net.init(key=jax.random.key(0)), jnp.ones((3, 1)), jnp.zeros((3, 1))
+    >>> rule = nm.symmetry.teleporting(optax.sgd(0.1), net, x, y, loss=lambda p, t: ((p - t) ** 2).mean())
+    >>> updates, state = rule.update(params, rule.init(params), params)
+    >>> moved = optax.apply_updates(params, updates)
+    >>> bool(abs(net(moved, x) - net(params, x)).max() < 1e-5), int(state.count)
+    (True, 1)
+    """
+    group = symmetry_group(net) if group is None else group
+    check_options(net, group, steps, bound)
+    search = Search(group, loss, steps, bound, lr=lr)
+    marks = jnp.array(sorted(at), jnp.int32)
+
+    def init(params: Any) -> TeleportState:
+        return TeleportState(jnp.zeros((), jnp.int32), optimizer.init(params))
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        if params is None:
+            raise ValueError(
+                "`params` is None; a teleportation needs them: call update(updates, state, params)."
+            )
+
+        def jump(_):
+            dtype = jax.tree.leaves(params)[0].dtype
+            found, _ = search_orbit(search, params, jnp.asarray(x, dtype), jnp.asarray(y, dtype))
+            moved = group.exponential(found).act(params)
+            change = jax.tree.map(lambda new, old: (new - old).astype(old.dtype), moved, params)
+            return change, optimizer.init(params)
+
+        def go_on(_):
+            return optimizer.update(updates, state.inner, params)
+
+        changed, inner = jax.lax.cond(jnp.isin(state.count, marks), jump, go_on, None)
+        return changed, TeleportState(state.count + 1, inner)
+
+    return optax.GradientTransformation(init, update)

@@ -4,6 +4,7 @@ parameters that belong to each channel.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -40,16 +41,34 @@ class Slot:
         """Return the entries of each channel, (size, rest)."""
         return self._viewed(arrays[self.leaf]).reshape(self.size, -1)
 
+    def rows(self, arrays: Sequence[np.ndarray], which: Sequence[int] | np.ndarray) -> np.ndarray:
+        """Return the entries of some channels, (chosen, rest)."""
+        return self._viewed(arrays[self.leaf])[which].reshape(len(which), -1)
+
+    def add(self, arrays: Arrays, which: Sequence[int], rows: np.ndarray) -> None:
+        """Add `rows` to the entries of some channels, one after another; the leaf is copied."""
+        a = aligned(arrays[self.leaf])
+        view = self._viewed(a)
+        np.add.at(view, which, rows.reshape(-1, *view.shape[1:]))
+        arrays[self.leaf] = a
+
+    def put_rows(self, arrays: Arrays, which: Sequence[int] | np.ndarray, rows: np.ndarray) -> None:
+        """Put `rows` in the place of the entries of some channels; the leaf is copied."""
+        a = aligned(arrays[self.leaf])
+        view = self._viewed(a)
+        view[which] = rows.reshape(-1, *view.shape[1:])
+        arrays[self.leaf] = a
+
     def put(self, arrays: Arrays, slices: np.ndarray) -> None:
         """Put `slices` in the place of the channels' entries; the leaf is copied."""
-        a = np.array(arrays[self.leaf])
+        a = aligned(arrays[self.leaf])
         view = self._viewed(a)
         view[...] = slices.reshape(view.shape)
         arrays[self.leaf] = a
 
     def clear(self, arrays: Arrays, which: np.ndarray) -> None:
         """Zeros in place of the entries of these channels; the leaf is copied."""
-        a = np.array(arrays[self.leaf])
+        a = aligned(arrays[self.leaf])
         self._viewed(a)[which] = 0.0
         arrays[self.leaf] = a
 
@@ -70,12 +89,50 @@ class Slot:
         )
         return found
 
+    def by_head(self, each: "Slot | None", a: np.ndarray) -> np.ndarray:
+        """Return a view of the leaf with the heads in front, whose slot is `each` (one head where
+        it is None), then the channels.
+        """
+        if each is None:
+            return self._viewed(a)[None]
+        if each.axis == self.axis:
+            part = np.moveaxis(a, self.axis, 0)[self.start : self.start + self.length]
+            slow, fast = (each, self) if each.before < self.before else (self, each)
+            between = fast.before // (slow.before * slow.size)
+            lengths = (slow.before, slow.size, between, fast.size, fast.after)
+            split = part.reshape(*lengths, *part.shape[1:])
+            return np.moveaxis(split, (1, 3) if slow is each else (3, 1), (0, 1))
+        both = np.moveaxis(a, (each.axis, self.axis), (0, 1))
+        part = both[each.start : each.start + each.length, self.start : self.start + self.length]
+        lengths = (each.before, each.size, each.after, self.before, self.size, self.after)
+        return np.moveaxis(part.reshape(*lengths, *part.shape[2:]), (1, 4), (0, 1))
+
+    def beside(self, others: Sequence["Slot"]) -> "Slot | None":
+        """Return the one of another atom's slots that the same entries have; None where there is
+        none.
+        """
+        for other in others:
+            around = (other.axis, other.start, other.length) == (self.axis, self.start, self.length)
+            if other.leaf == self.leaf and (around or other.axis != self.axis):
+                return other
+        return None
+
     def _viewed(self, a: np.ndarray) -> np.ndarray:
         """Return a view of the leaf with the channels in front."""
         part = np.moveaxis(a, self.axis, 0)[self.start : self.start + self.length]
         # Splitting the first axis of a view copies nothing.
         split = part.reshape(self.before, self.size, self.after, *part.shape[1:])
         return np.moveaxis(split, 1, 0)
+
+
+def aligned(a: np.ndarray, dtype: Any = None) -> np.ndarray:
+    """Return a copy that begins at a multiple of 64 bytes, so that JAX can read it where it is."""
+    dtype = np.dtype(a.dtype if dtype is None else dtype)
+    buffer = np.empty(a.size * dtype.itemsize + 64, np.uint8)
+    start = -buffer.ctypes.data % 64
+    found = buffer[start : start + a.size * dtype.itemsize].view(dtype).reshape(a.shape)
+    found[...] = a
+    return found
 
 
 def scale_slots(arrays: Sequence[np.ndarray], slots: Sequence[Slot], factors: np.ndarray) -> Arrays:

@@ -2,6 +2,7 @@
 channels.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -9,13 +10,19 @@ from typing import Any
 import jax
 import numpy as np
 
+from neuromanifold.graph.footprint import live_entries
 from neuromanifold.graph.graph import Graph, trace
+from neuromanifold.graph.reading import evaluated
 from neuromanifold.graph.selection import leaf_names
 from neuromanifold.models.adapters.model import AdaptedModel
 from neuromanifold.models.arguments import Model
-from neuromanifold.numerics.precision import full_products, is_floating
+from neuromanifold.numerics.precision import arithmetic, full_products, is_floating
+from neuromanifold.runtime.memory import memory_budget
+from neuromanifold.symmetry.discovery.channels import aligned
 
 _PREFIX = "module."
+_FEW = 2  # samples on which f is compared with what it was
+_ROOM = 2**28  # bytes of the values of samples that are evaluated at once
 
 
 @dataclass(frozen=True)
@@ -39,7 +46,7 @@ class WithStatistics:
 
     @property
     def statistics(self) -> tuple[np.ndarray, ...]:
-        """What f holds."""
+        """Return the statistics that f holds."""
         leaves = jax.tree.leaves(self.f.state) if isinstance(self.f, AdaptedModel) else []
         return tuple(np.asarray(leaves[k], np.float64) for k in self._chosen)
 
@@ -94,16 +101,43 @@ class Opened:
         """How many leaves are parameters."""
         return len(jax.tree.leaves(self.params))
 
-    @cached_property
+    @property
     def leaves(self) -> list[np.ndarray]:
-        """The values of all leaves."""
-        own = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(self.params)]
+        """The values of all leaves, made anew each time: nobody keeps them who does not need them."""
+        own = [aligned(np.asarray(leaf), np.float64) for leaf in jax.tree.leaves(self.params)]
         return [*own, *self.model.statistics]
 
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The names of all leaves."""
         return (*leaf_names(self.params), *self.model.names)
+
+    @cached_property
+    def few(self) -> Any:
+        """The first samples, in float64."""
+
+        def first(a: Any) -> np.ndarray:
+            return np.asarray(a[:_FEW], np.float64 if is_floating(a) else None)
+
+        return jax.tree.map(first, self.x)
+
+    def outputs(self, leaves: Sequence[Any], x: Any) -> np.ndarray:
+        """Return f at `leaves` on samples, (samples, outputs)."""
+        with arithmetic():
+            tree = self.tree([jax.device_put(a, may_alias=True) for a in leaves])
+            return outputs_of(self.model, tree, x, self.graph)
+
+    @cached_property
+    def _outputs_before(self) -> np.ndarray:
+        return self.outputs(self.leaves, self.few)
+
+    def moved(self, leaves: Sequence[Any]) -> float:
+        """Return by how much f differs at `leaves` on the first samples, relative to its largest
+        value there.
+        """
+        before, after = self._outputs_before, self.outputs(leaves, self.few)
+        found = np.abs(after - before).max(initial=0.0) / (np.abs(before).max(initial=0.0) or 1.0)
+        return float(found) if np.isfinite(found) else np.inf
 
     def tree(self, leaves: Any) -> Any:
         """Return (params, statistics) of these leaves."""
@@ -115,3 +149,25 @@ class Opened:
 def opened(f: Model, params: Any, x: Any) -> Opened:
     """Return a network with its statistics among its leaves."""
     return Opened(WithStatistics(f), params, x)
+
+
+def outputs_of(model: Model, params: Any, x: Any, graph: Graph) -> np.ndarray:
+    """Return f on samples, (samples, outputs), as many samples at once as fit into memory."""
+    n = len(jax.tree.leaves(x)[0])
+    found = np.empty((n, graph.outputs))
+    with arithmetic():
+        for block in sample_blocks(graph, n):
+            part = jax.tree.map(lambda a, block=block: np.asarray(a)[block], x)
+            ys = jax.tree.leaves(evaluated(model, params, part))
+            np.concatenate([y.reshape(len(y), -1) for y in ys], axis=1, out=found[block])
+    return found
+
+
+def sample_blocks(graph: Graph, n: int) -> Iterator[slice]:
+    """Yield parts of a batch that fit into memory, all of one length: another would be compiled by
+    itself.
+    """
+    room = min(memory_budget(), _ROOM)
+    most = int(np.clip(room // (8 * max(1, live_entries(graph))), 1, max(1, n)))
+    size = next(size for size in range(most, 0, -1) if n % size == 0)
+    return (slice(i, i + size) for i in range(0, n, size))

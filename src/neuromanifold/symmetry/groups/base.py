@@ -21,8 +21,9 @@ from neuromanifold.numerics.precision import (
     to_host,
     widest,
 )
-from neuromanifold.numerics.rank import Rank, rank_from_spectrum
+from neuromanifold.numerics.rank import numerical_rank
 from neuromanifold.numerics.results import Shown
+from neuromanifold.numerics.validation import check_rtol
 from neuromanifold.tangent.rank.fields import Fields
 
 Tree = TypeVar("Tree")
@@ -68,7 +69,7 @@ class Element(Shown, eqx.Module):
     @property
     @abc.abstractmethod
     def inverse(self) -> "Element":
-        """g⁻¹."""
+        """Return g⁻¹."""
 
     @abc.abstractmethod
     def __matmul__(self, other: Any) -> "Element":
@@ -178,6 +179,7 @@ class LieGroup(AbstractGroup):
         >>> [round(float(layer.weight[0, 0]), 12) for layer in nm.symmetry.ScalingGroup(net).shortest(params)]
         [4.0, 4.0]
         """
+        check_rtol(rtol)
         theta = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
         for _ in range(steps):
             flat = flatten(theta)
@@ -244,16 +246,6 @@ class ContinuousGroup(LieGroup):
     def stabiliser_dimension(self, params: Any, *, exact: bool = True) -> int:
         """Return the dimension of {g : gθ = θ} = dim G − dim Gθ.   [complexity, Cor. A.6]"""
         return self.dimension - int(self.orbit_dimension(params, exact=exact))
-
-
-def numerical_rank(matrix: Any) -> Rank:
-    """Return the rank of a matrix from its singular values in float64."""
-    matrix = np.asarray(matrix, np.float64)
-    if 0 in matrix.shape:
-        return Rank(np.int64(0), np.empty(0), np.float64(0.0), np.float64(np.inf))
-    with arithmetic():
-        found = rank_from_spectrum(np.linalg.svd(matrix, compute_uv=False), matrix.shape)
-        return Rank(*to_host((found.value, found.spectrum, found.threshold, found.gap)))
 
 
 def namespace(array: Any) -> Any:

@@ -26,7 +26,7 @@ class BatchElement(Element):
     net: MLP = eqx.field(static=True)
 
     def act(self, params: Any) -> Any:
-        """g(θ)."""
+        """Return g(θ)."""
         (weight, bias), output = params
         matrix = self.matrix.astype(weight.dtype)
         before = self._features(weight, bias)
@@ -42,7 +42,7 @@ class BatchElement(Element):
 
     @property
     def inverse(self) -> "BatchElement":
-        """By g⁻¹."""
+        """Return the element by g⁻¹."""
         return BatchElement(inverse(self.matrix), self.x, self.net)
 
     def __matmul__(self, other: "BatchElement") -> "BatchElement":
@@ -73,7 +73,7 @@ class BatchGroup(Shown, AbstractGroup):
 
     @property
     def identity(self) -> BatchElement:
-        """g = I."""
+        """Return the element with g = I."""
         return BatchElement(np.eye(self.net.widths[1]), np.asarray(self.x, np.float64), self.net)
 
     def sample(self, *, key: Any) -> BatchElement:

@@ -3,6 +3,7 @@ from its graph.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,7 +51,7 @@ class ChannelPermutationGroup(Shown, AbstractGroup):
 
     @property
     def identity(self) -> Monomial:
-        """Everything stays."""
+        """Return the element that leaves every channel where it is."""
         return self.element(np.arange(self.size))
 
     def element(self, order: Any, signs: Any = None) -> Monomial:
@@ -72,16 +73,10 @@ class ChannelPermutationGroup(Shown, AbstractGroup):
                 f"`signs` has shape {signs.shape}; pass ±1 for each of {len(self.flips)} flips "
                 f"and {self.size} places."
             )
-        orders = [[np.arange(n) for n in shape] for shape in self.shapes]
-        factors = [[np.ones(n) for n in shape] for shape in self.shapes]
-        for k, slot in enumerate(self.slots):
-            sign = np.prod(
-                [row for flip, row in zip(self.flips, signs, strict=True) if k in flip], axis=0
-            ) * np.ones(self.size)
-            own = slice(slot.start, slot.start + slot.length)
-            orders[slot.leaf][slot.axis][own] = slot.kept(order)
-            factors[slot.leaf][slot.axis] *= slot.spread(sign, len(factors[slot.leaf][slot.axis]))
-        return Monomial(tuple(map(tuple, orders)), tuple(map(tuple, factors)))
+        factors = np.ones((len(self.slots), self.size))
+        for flip, row in zip(self.flips, signs, strict=True):
+            factors[list(flip)] *= row
+        return channel_monomial(self.shapes, self.slots, order, factors)
 
     def sample(self, *, key: Any) -> Monomial:
         """Draw a uniformly random element."""
@@ -94,3 +89,16 @@ class ChannelPermutationGroup(Shown, AbstractGroup):
         kinds = "" if len(self.flips) == 1 else f" of {len(self.flips)} kinds"
         signs = f" with signs{kinds}" if self.flips else ""
         return f"permutations of {self.size} {self.kind}{signs}: {' '.join(self.parameters)}"
+
+
+def channel_monomial(
+    shapes: Sequence[tuple[int, ...]], slots: Sequence[Slot], order: np.ndarray, factors: np.ndarray
+) -> Monomial:
+    """Return the element that puts channel order[i] at place i, times `factors[s, i]` in slot s."""
+    orders = [[np.arange(n) for n in shape] for shape in shapes]
+    scales = [[np.ones(n) for n in shape] for shape in shapes]
+    for slot, own in zip(slots, factors, strict=True):
+        places = slice(slot.start, slot.start + slot.length)
+        orders[slot.leaf][slot.axis][places] = slot.kept(order)
+        scales[slot.leaf][slot.axis] *= slot.spread(own, shapes[slot.leaf][slot.axis])
+    return Monomial(tuple(map(tuple, orders)), tuple(map(tuple, scales)))

@@ -25,7 +25,7 @@ class Dense(Element):
     scales: tuple[float, ...] = eqx.field(static=True)
 
     def act(self, params: Any) -> Any:
-        """g(θ)."""
+        """Return g(θ)."""
         layers = []
         for index, (weight, bias) in enumerate(params):
             if index:

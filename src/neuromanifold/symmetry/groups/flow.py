@@ -14,10 +14,10 @@ from jaxtyping import Float
 from neuromanifold.models.arguments import Model
 from neuromanifold.numerics.precision import arithmetic, is_traced, promote, to_host
 from neuromanifold.numerics.randomness import host_generator
-from neuromanifold.numerics.rank import Rank
+from neuromanifold.numerics.rank import Rank, numerical_rank
 from neuromanifold.numerics.results import Shown
 from neuromanifold.symmetry.discovery.ansatz import Ansatz
-from neuromanifold.symmetry.groups.base import Composition, Element, LieGroup, numerical_rank
+from neuromanifold.symmetry.groups.base import Composition, Element, LieGroup, namespace
 
 _STEPS, _DEGREE = 16, 14
 _LENGTH = 0.5
@@ -38,7 +38,7 @@ class Flow(Element):
     steps: int = eqx.field(static=True, default=_STEPS)
 
     def act(self, params: Any) -> Any:
-        """g(θ)."""
+        """Return g(θ)."""
         leaves, structure = jax.tree.flatten(params)
         return jax.tree.unflatten(
             structure, _flow(self.ansatz, self.steps, self.coefficients, leaves)
@@ -46,7 +46,7 @@ class Flow(Element):
 
     @property
     def inverse(self) -> "Flow":
-        """The flow backwards."""
+        """Return the flow backwards."""
         return Flow(-self.coefficients, self.ansatz, self.steps)
 
     def __matmul__(self, other: Any) -> Composition:
@@ -138,7 +138,8 @@ class FlowGroup(Shown, LieGroup):
             if term.source >= 0:
                 at = (term.target, term.source)
                 found[at] = found.get(at, 0.0) + _size(part)
-        return _size(jnp.stack(list(found.values()))) if found else jnp.zeros(())
+        xp = namespace(coefficients)
+        return _size(xp.stack(list(found.values()))) if found else xp.zeros(())
 
     def normalised(self) -> "FlowGroup":
         """Return the same fields, each made so long that the bound of ‖A‖ is 1; for a translation,
@@ -178,7 +179,8 @@ def _steps(length: float) -> int:
 
 def _size(a: Any) -> Any:
     """Return the Frobenius norm, with a derivative at zero."""
-    return jnp.sqrt(jnp.sum(jnp.square(a)) + 1e-300)
+    xp = namespace(a)
+    return xp.sqrt(xp.sum(xp.square(a)) + 1e-300)
 
 
 @jax.jit(static_argnums=0)

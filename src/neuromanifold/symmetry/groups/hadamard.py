@@ -28,7 +28,7 @@ from neuromanifold.numerics.precision import (
 from neuromanifold.numerics.randomness import host_generator
 from neuromanifold.numerics.results import Shown, brief, named
 from neuromanifold.symmetry.conservation.scales import SEARCH, ScaleSearch, hadamard_scales
-from neuromanifold.symmetry.groups.base import AbstractGroup, Element, flatten, namespace
+from neuromanifold.symmetry.groups.base import AbstractGroup, Element, LieGroup, flatten, namespace
 from neuromanifold.symmetry.groups.dense import inverse, solve
 from neuromanifold.symmetry.groups.linear import random_invertible
 
@@ -128,7 +128,7 @@ class Reparametrization(Element):
 
     @property
     def inverse(self) -> "Reparametrization":
-        """By Γ⁻¹."""
+        """Return the element by Γ⁻¹."""
         if isinstance(self.factors, tuple):
             return Reparametrization(jax.tree.map(lambda c: 1 / c, self.factors))
         return Reparametrization(inverse(self.factors))
@@ -140,7 +140,7 @@ class Reparametrization(Element):
 
 
 @dataclass(frozen=True)
-class HadamardGroup(AbstractGroup):
+class HadamardGroup(LieGroup):
     """c ∈ ℝ^D, c > 0, acting on F̃(c̃, θ) = F(c̃ ⊙ θ) by (c̃, θ) ↦ (c̃ ⊙ c, θ ⊘ c).
     [teleport, Eq. 47]
 
@@ -174,20 +174,11 @@ class HadamardGroup(AbstractGroup):
                 Extended(jax.tree.map(lambda p: jnp.ones(np.shape(p), dtype), params), params)
             )
 
-    @property
-    def identity(self) -> Reparametrization:
-        """c = 1."""
-        return self.element(np.zeros(self.dimension))
-
     def exponential(self, coordinates: Any) -> Reparametrization:
         """Return the element c = exp ξ."""
-        return Reparametrization(_unravel(self.net, namespace(coordinates).exp(coordinates)))
-
-    def element(self, coordinates: Any) -> Reparametrization:
-        """Return the element c = exp ξ, in float64 or in the dtype of a tracer."""
-        if is_traced(coordinates):
-            return self.exponential(coordinates)
-        return self.exponential(np.asarray(coordinates, np.float64))
+        return Reparametrization(
+            unflatten(template(self.net), namespace(coordinates).exp(coordinates))
+        )
 
     def clip(self, coordinates: Any, bound: float) -> Any:
         """Γ = diag(c), so |ξ| ≤ log(bound)."""
@@ -203,7 +194,7 @@ class HadamardGroup(AbstractGroup):
 
     def sample(self, *, key: Any) -> Reparametrization:
         """Draw log c uniform in [−1, 1]."""
-        return self.element(host_generator(key).uniform(-1.0, 1.0, self.dimension))
+        return self.exponential(host_generator(key).uniform(-1.0, 1.0, self.dimension))
 
     def search(
         self, params: Params, x: Any, y: Any, *, loss: Loss = mse, method: ScaleSearch = SEARCH
@@ -247,7 +238,7 @@ class MatrixGroup(AbstractGroup):
 
     @property
     def identity(self) -> Reparametrization:
-        """Γ = I."""
+        """Return the element with Γ = I."""
         return Reparametrization(np.eye(self.net.n_params))
 
     def sample(self, *, key: Any) -> Reparametrization:
@@ -266,12 +257,9 @@ def unflatten(tree: Any, flat: Any) -> Any:
     return jax.tree.unflatten(structure, parts)
 
 
-def _unravel(net: MLP, flat: Any) -> Params:
-    start, layers = 0, []
-    for fan_in, out in zip(net.widths[:-1], net.widths[1:], strict=True):
-        weight = flat[start : start + out * fan_in].reshape(out, fan_in)
-        start += out * fan_in
-        bias = flat[start : start + out] if net.bias else None
-        start += out * net.bias
-        layers.append(Layer(weight, bias))
-    return tuple(layers)
+def template(net: MLP) -> Params:
+    """Zero parameters of the network's shapes, on the host."""
+    return tuple(
+        Layer(np.zeros((out, fan_in)), np.zeros(out) if net.bias else None)
+        for fan_in, out in zip(net.widths[:-1], net.widths[1:], strict=True)
+    )

@@ -41,23 +41,23 @@ class _LinearGroup(ContinuousGroup):
         """Γ multiplies by one A and one A⁻¹, each at most exp‖ΞS‖: ‖Ξ‖ ≤ log(bound)/(2 max|s|)
         in each layer (translations counted in).
         """
-        parts, start = [], 0
-        for s, size in zip(self.slopes, self.sizes, strict=True):
-            part = coordinates[start : start + size]
-            limit, norm = (
-                np.log(bound) / 2 / max(1.0, np.abs(s).max(initial=0.0)),
-                jnp.linalg.norm(part),
-            )
+        parts = []
+        for s, part in zip(self.slopes, self._by_layer(coordinates), strict=True):
+            limit = np.log(bound) / 2 / max(1.0, np.abs(s).max(initial=0.0))
+            norm = jnp.linalg.norm(part)
             parts.append(
                 part * jnp.where(norm > limit, limit / jnp.where(norm > 0, norm, 1.0), 1.0)
             )
-            start += size
         return jnp.concatenate(parts)
 
     @property
     @abc.abstractmethod
     def sizes(self) -> tuple[int, ...]:
         """The number of coordinates of each hidden layer."""
+
+    def _by_layer(self, coordinates: Any) -> list[Any]:
+        stops = np.cumsum(self.sizes).tolist()
+        return [coordinates[b - n : b] for b, n in zip(stops, self.sizes, strict=True)]
 
     def _dense(self, mixers: list[Any], shifts: list[Any] | None = None) -> Dense:
         """Return the element that acts by z' = Az + t on the linear neurons and leaves the others."""
@@ -127,12 +127,8 @@ class GeneralLinearGroup(_LinearGroup):
 
     def exponential(self, coordinates: Any) -> Dense:
         """Return A = exp(ΞS)."""
-        start, mixers = 0, []
-        for s in self.slopes:
-            block = coordinates[start : start + len(s) ** 2].reshape(len(s), len(s))
-            mixers.append(_expm(block * s))
-            start += len(s) ** 2
-        return self._dense(mixers)
+        layers = zip(self.slopes, self._by_layer(coordinates), strict=True)
+        return self._dense([_expm(part.reshape(len(s), len(s)) * s) for s, part in layers])
 
     def sample(self, *, key: Any) -> Dense:
         """Draw U diag(e^u) V with U, V Haar-orthogonal and u uniform in [−½, ½]: both components,
@@ -183,17 +179,15 @@ class AffineGroup(_LinearGroup):
 
     def exponential(self, coordinates: Any) -> Dense:
         """Return the exponential of [[ΞS, τ], [0, 0]]."""
-        start, mixers, shifts = 0, [], []
-        for s in self.slopes:
+        mixers, shifts = [], []
+        for s, part in zip(self.slopes, self._by_layer(coordinates), strict=True):
             k = len(s)
-            block = coordinates[start : start + k * k].reshape(k, k) * s
-            shift = coordinates[start + k * k : start + k * k + k]
+            block, shift = part[: k * k].reshape(k, k) * s, part[k * k :]
             concatenate = namespace(block).concatenate
             top = concatenate([block, shift[:, None]], axis=1)
             full = _expm(concatenate([top, np.zeros((1, k + 1), block.dtype)]))
             mixers.append(full[:k, :k])
             shifts.append(full[:k, k])
-            start += k * k + k
         return self._dense(mixers, shifts)
 
     def sample(self, *, key: Any) -> Dense:
@@ -247,16 +241,13 @@ class OrthogonalGroup(_LinearGroup):
 
     def exponential(self, coordinates: Any) -> Dense:
         """Return A = exp(s(Ξ − Ξᵀ))."""
-        start, mixers = 0, []
-        for s in self.slopes:
+        mixers = []
+        for s, part in zip(self.slopes, self._by_layer(coordinates), strict=True):
             k, above = len(s), np.triu_indices(len(s), 1)
             basis = np.zeros((len(above[0]), k, k), coordinates.dtype)
             basis[np.arange(len(above[0])), *above] = 1
-            upper = (coordinates[start : start + len(basis)] @ basis.reshape(-1, k * k)).reshape(
-                k, k
-            )
+            upper = (part @ basis.reshape(-1, k * k)).reshape(k, k)
             mixers.append(_expm((upper - upper.T) * s))
-            start += len(basis)
         return self._dense(mixers)
 
     def sample(self, *, key: Any) -> Dense:

@@ -26,7 +26,7 @@ class Monomial(Element):
     factors: Axes
 
     def act(self, params: Any) -> Any:
-        """g(θ)."""
+        """Return g(θ)."""
         leaves, structure = jax.tree.flatten(params)
         moved = zip(leaves, self.orders, self.factors, strict=True)
         return structure.unflatten([_move(*each) for each in moved])

@@ -44,7 +44,7 @@ class PermutationGroup(AbstractGroup):
 
     @property
     def identity(self) -> Monomial:
-        """Every neuron stays."""
+        """Return the element that leaves every neuron where it is."""
         return monomial(self.net)
 
     def sample(self, *, key: Any) -> Monomial:

@@ -58,7 +58,7 @@ class SignGroup(AbstractGroup):
 
     @property
     def identity(self) -> Monomial:
-        """No flip."""
+        """Return the element that flips nothing."""
         return monomial(self.net)
 
     def element(self, signs: tuple[Any, ...]) -> Monomial:

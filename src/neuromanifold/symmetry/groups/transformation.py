@@ -63,6 +63,8 @@ def transformation(g: Element, params: Params, *, second: bool = False) -> Trans
     """Return Γ = (Dg)^{−T} of a symmetry at θ, in float64; with `second=True` also ∂²g (D³ numbers,
     for small networks).
 
+    `g` is an element of a group.
+
     >>> net = nm.MLP((1, 1, 1), bias=False)
     >>> params = (nm.Layer(np.array([[1.0]])), nm.Layer(np.array([[1.0]])))
     >>> g = nm.symmetry.ScalingGroup(net).element(np.log([2.0]))
@@ -97,6 +99,8 @@ def _second_derivative(g: Element, params: Any) -> Any:
 def gamma_norm(g: Element, params: Params) -> float:
     """Return ‖Γ‖: read off for elements that permute and rescale, otherwise by Lanczos on ΓΓᵀ
     without forming a matrix.
+
+    `g` is an element of a group.
 
     >>> net = nm.MLP((1, 1, 1), bias=False)
     >>> g = nm.symmetry.ScalingGroup(net).element(np.log([4.0]))

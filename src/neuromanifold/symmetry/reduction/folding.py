@@ -23,7 +23,7 @@ import numpy as np
 from neuromanifold.graph.graph import Graph
 from neuromanifold.graph.interpret import interpret
 from neuromanifold.graph.program import Node, Program
-from neuromanifold.graph.uses import Leaf, Use, entries, leaves
+from neuromanifold.graph.uses import Leaf, Path, Use, carried, leaves
 from neuromanifold.models.arguments import Model
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.symmetry.discovery.channels import Arrays, Slot
@@ -188,17 +188,15 @@ class Folding:
         A, B = jnp.ones(shape), jnp.zeros(shape)
         for node, at in chain.nodes:
             if node.operation in _SHIFTS:
-                A, B = (
-                    _applied(node, at, A, known) - _applied(node, at, 0 * A, known),
-                    _applied(node, at, B, known),
-                )
+                A = _applied(node, at, A, known) - _applied(node, at, 0 * A, known)
+                B = _applied(node, at, B, known)
             else:
                 A, B = _applied(node, at, A, known), _applied(node, at, B, known)
         return np.asarray(A), np.asarray(B)
 
-    def parameter(self, value: int, arrays: Arrays) -> np.ndarray:
-        """A value that depends on parameters alone."""
-        return np.asarray(self._at([value], arrays)[0])
+    def parameter(self, value: int, arrays: Arrays) -> Any:
+        """A value that depends on parameters alone, in JAX."""
+        return self._at([value], arrays)[0]
 
     def _at(self, values: Sequence[int], arrays: Arrays) -> list[Any]:
         """Values that depend on parameters alone; only those that they need go to the device."""
@@ -228,7 +226,7 @@ class Folding:
             return None
         grid = np.indices(shape)[places[0]].astype(np.float64)
         place = np.rint(self.moved(chain, grid)).astype(int)
-        return Weight(leaf, self._entries(leaf, use), places[1], place)
+        return Weight(leaf, use.path, places[1], place)
 
     def readers(self, chain: Chain) -> "list[Weight] | None":
         """The weights of all products that read the end; None where something else does."""
@@ -239,40 +237,40 @@ class Folding:
             places = _summed(use) if use is not None and use.node is node else None
             if use is None or places is None:
                 return None
-            found.append(
-                Weight(leaf, self._entries(leaf, use), places[1], np.indices(shape)[places[0]])
-            )
+            found.append(Weight(leaf, use.path, places[1], np.indices(shape)[places[0]]))
         return found if found and chain.end not in self.program.outputs else None
 
     def _operand(self, use: Use) -> tuple[int, ...]:
         return self.program.values[use.node.inputs[use.operand]].shape
 
-    def _entries(self, leaf: int, use: Use) -> np.ndarray:
-        return entries(self.program, self.uses[leaf].value, use.path)
-
 
 @dataclass(frozen=True, eq=False)
 class Weight:
-    """A leaf, its entries as its product has them, the axis of these that meets the chain, and
+    """A leaf, the index maps after which its product has it, the axis that meets the chain then, and
     the place on it of each entry of the end.
     """
 
     leaf: int
-    entries: np.ndarray
+    path: Path
     axis: int
     place: np.ndarray
+
+    def moved(self, a: np.ndarray) -> np.ndarray:
+        """An array like the leaf, as the product has it."""
+        return carried(self.path, a)
 
     def scaled(self, a: np.ndarray, factor: np.ndarray) -> np.ndarray | None:
         """The leaf times the factors of the chain's end, or None where entries of one place
         differ.
         """
-        scale = np.ones(self.entries.shape[self.axis])
+        entries = self.moved(np.arange(a.size).reshape(a.shape))
+        scale = np.ones(entries.shape[self.axis])
         scale[self.place.ravel()] = factor.ravel()
         if not (np.abs(scale[self.place] - factor) <= _SAME * np.abs(factor)).all():
             return None
         flat = a.ravel().copy()
-        shape = [-1 if k == self.axis else 1 for k in range(self.entries.ndim)]
-        flat[self.entries] *= np.broadcast_to(scale.reshape(shape), self.entries.shape)
+        shape = [-1 if k == self.axis else 1 for k in range(entries.ndim)]
+        flat[entries] *= np.broadcast_to(scale.reshape(shape), entries.shape)
         return flat.reshape(a.shape)
 
 
@@ -378,7 +376,7 @@ def shifted(
     rest = B - folding.affine(chain, found)[1]
     for weight in read:
         node = folding.products_of[weight.leaf].node
-        operand = arrays[weight.leaf].ravel()[weight.entries]
+        operand = weight.moved(arrays[weight.leaf])
         given = [rest if i == chain.end else operand for i in node.inputs]
         taken = absorbed(folding, found, node, given)
         if taken is None:

@@ -101,9 +101,9 @@ def units_of(folding: Folding, axis: Dependence) -> Units | None:
     shape = folding.program.values[folding.program.inputs[slot.leaf]].shape
     numbered = np.full(shape[slot.axis], -1)
     numbered[slot.kept(np.arange(slot.size))] = np.arange(slot.size)
-    index = np.indices(shape)[slot.axis].ravel()
-    rows = np.moveaxis(numbered[index[weight.entries]], weight.axis, 0)
-    channel = rows.reshape(len(rows), -1)[:, 0][weight.place]
+    lengths = [-1 if d == slot.axis else 1 for d in range(len(shape))]
+    rows = weight.moved(np.broadcast_to(numbered.reshape(lengths), shape))
+    channel = np.moveaxis(rows, weight.axis, 0)[:, *(0,) * (rows.ndim - 1)][weight.place]
     for along in range(channel.ndim):
         lines = np.moveaxis(channel, along, 0).reshape(channel.shape[along], -1)
         present = lines[:, 0][lines[:, 0] >= 0]
@@ -150,7 +150,7 @@ def _affine(
     units: Units, folding: Folding, arrays: Arrays, low: np.ndarray, high: np.ndarray
 ) -> _Affine:
     shape = folding.program.values[units.chain.end].shape
-    given = [jnp.asarray(folding.parameter(i, arrays)) for i in units.after.inputs[1:]]
+    given = [folding.parameter(i, arrays) for i in units.after.inputs[1:]]
     found = [
         interpret(
             units.after, [jnp.asarray(units.field(low + u * (high - low), shape)), *given], None
@@ -235,14 +235,14 @@ class _State:
     @property
     def written(self) -> np.ndarray:
         """A W for the channels of L."""
-        return self.A[self.L, None] * self.units.slot.slices(self.arrays)[self.L]
+        return self.A[self.L, None] * self.units.slot.rows(self.arrays, self.L)
 
     @property
     def read(self) -> list[np.ndarray]:
         """What reads P in each sum, for the channels of L."""
         slots = self.units.axis.channels.slots
         return [
-            slots[exit.reader].slices(self.arrays)[self.L] * slope[self.L, None]
+            slots[exit.reader].rows(self.arrays, self.L) * slope[self.L, None]
             for exit, slope in zip(self.units.axis.exits, self.line.slopes, strict=True)
         ]
 
@@ -295,16 +295,13 @@ class _State:
 
     def _put(self, arrays: Arrays, hosts: np.ndarray, W: np.ndarray, R: np.ndarray) -> Arrays:
         """The leaves where the channels `hosts` have P = Wh + B and are read by R."""
-        found, slot, start = list(arrays), self.units.slot, 0
-        slices = slot.slices(found).copy()
-        slices[hosts] = W / self.A[hosts, None]
-        slot.put(found, slices)
+        found, start = list(arrays), 0
+        self.units.slot.put_rows(found, hosts, W / self.A[hosts, None])
         for exit, slope in zip(self.units.axis.exits, self.line.slopes, strict=True):
             slot = self.units.axis.channels.slots[exit.reader]
-            slices = slot.slices(found).copy()
-            width = slices.shape[1]
-            slices[hosts] = R[:, start : start + width] / slope[hosts, None]
-            slot.put(found, slices)
+            width = slot.rows(found, hosts[:1]).size
+            rows = R[:, start : start + width] / slope[hosts, None]
+            slot.put_rows(found, hosts, rows)
             start += width
         return found
 

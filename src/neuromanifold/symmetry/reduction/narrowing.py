@@ -25,18 +25,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neuromanifold.graph.footprint import live_entries
 from neuromanifold.graph.graph import Graph, trace
-from neuromanifold.graph.reading import evaluated
 from neuromanifold.graph.uses import leaves
 from neuromanifold.models.adapters.torch.graph_writer import Smaller
 from neuromanifold.models.arguments import Model
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.regions.reach import wide_inputs
-from neuromanifold.runtime.memory import memory_budget
 from neuromanifold.symmetry.discovery.channels import Arrays, Channels, Slot, slots_by_atom
 from neuromanifold.symmetry.discovery.dependence import Dependence, Exit, read_hidden_axes
-from neuromanifold.symmetry.discovery.statistics import Opened, WithStatistics, opened
+from neuromanifold.symmetry.discovery.statistics import (
+    Opened,
+    WithStatistics,
+    opened,
+    outputs_of,
+    sample_blocks,
+)
 from neuromanifold.symmetry.reduction.box import Box, read_box
 from neuromanifold.symmetry.reduction.folding import Folded, Folding, fold_scales, taken_over
 from neuromanifold.symmetry.reduction.linear_units import (
@@ -195,70 +198,61 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class _Outputs:
-    """f as a function of all leaves, at a few inputs and then at all: samples first, then wide
-    ones. Most changes are seen at the few.
+    """f as a function of all leaves at all inputs, samples first, then wide ones, and at the `few`
+    among them, `few_samples` of which are samples. Most changes are seen at the few.
     """
 
     network: Opened
-    data: tuple[Data, ...]
-    samples: tuple[int, ...]
+    data: Data
+    samples: int
+    few: np.ndarray
+    few_samples: int
 
     @staticmethod
-    def of(network: Opened, data: Data, wide: Data) -> "_Outputs":
+    def of(network: Opened, data: Data, wide: Data, few: int) -> "_Outputs":
         n, m = len(data[0]), len(wide[0])
-        few = [
-            np.arange(min(n, _FEWEST)) * n // max(1, min(n, _FEWEST)),
-            np.arange(min(m, _FEWEST)),
-        ]
+        both = tuple(np.concatenate(each) for each in zip(data, wide, strict=True))
+        some = np.arange(min(n, few)) * n // max(1, min(n, few))
+        return _Outputs(
+            network, both, n, np.concatenate([some, n + np.arange(min(m, few))]), len(some)
+        )
 
-        def both(i: np.ndarray, j: np.ndarray) -> Data:
-            return tuple(np.concatenate([a[i], b[j]]) for a, b in zip(data, wide, strict=True))
-
-        return _Outputs(network, (both(*few), both(np.arange(n), np.arange(m))), (len(few[0]), n))
-
-    def at(self, which: int, arrays: Arrays) -> np.ndarray:
-        """f at the few inputs (0) or at all (1), (inputs, outputs)."""
-        x = jax.tree.unflatten(jax.tree.structure(self.network.x), self.data[which])
-        found = []
-        with arithmetic():
-            tree = self.network.tree([jnp.asarray(a) for a in arrays])
-            for block in _blocks(self.network.graph, len(self.data[which][0])):
-                part = jax.tree.map(lambda a, block=block: a[block], x)
-                ys = jax.tree.leaves(evaluated(self.network.model, tree, part))
-                found.append(
-                    np.concatenate([np.asarray(y).reshape(len(y), -1) for y in ys], axis=1)
-                )
-        return np.concatenate(found)
+    def at(self, inputs: Any, arrays: Arrays) -> np.ndarray:
+        """f at some of the inputs, (inputs, outputs)."""
+        x = [a[inputs] for a in self.data]
+        return self.network.outputs(
+            arrays, jax.tree.unflatten(jax.tree.structure(self.network.x), x)
+        )
 
     @cached_property
-    def before(self) -> tuple[np.ndarray, np.ndarray]:
-        """f at the parameters as they were given."""
-        return self.at(0, self.network.leaves), self.at(1, self.network.leaves)
+    def before(self) -> np.ndarray:
+        """f at the parameters as they were given, at all inputs."""
+        return self.at(np.s_[:], self.network.leaves)
 
     def same(self, arrays: Arrays, limit: float, *, on_sample: bool) -> bool:
         """Whether f is what it was, on the sample or on all inputs, relative to its size at each."""
-        return all(self.off(which, arrays, on_sample=on_sample) <= limit for which in (0, 1))
+        few = self.few[: self.few_samples] if on_sample else self.few
+        every = np.arange(self.samples if on_sample else len(self.before))
+        return all(self.off(inputs, arrays) <= limit for inputs in (few, every))
 
-    def off(self, which: int, arrays: Arrays, *, on_sample: bool) -> float:
+    def off(self, inputs: np.ndarray, arrays: Arrays) -> float:
         """By how much f differs, relative to its largest value at each input."""
-        stop = self.samples[which] if on_sample else None
-        before, after = self.before[which][:stop], self.at(which, arrays)[:stop]
-        size = np.abs(before).max(axis=1, initial=np.finfo(np.float64).tiny)
-        found = np.abs(after - before).max(axis=1, initial=0.0) / size
+        tiny, after = np.finfo(np.float64).tiny, self.at(inputs, arrays)
+        found = np.array(
+            [
+                np.abs(row - self.before[i]).max(initial=0.0)
+                / np.abs(self.before[i]).max(initial=tiny)
+                for i, row in zip(inputs, after, strict=True)
+            ]
+        )
         return float(found.max(initial=0.0)) if np.isfinite(found).all() else np.inf
 
     def deviation(self, arrays: Arrays) -> float:
         """By how much f differs on the sample, relative to its largest value there."""
-        stop = self.samples[1]
-        before, after = self.before[1][:stop], self.at(1, arrays)[:stop]
-        found = np.abs(after - before).max(initial=0.0)
-        return float(found / (np.abs(before).max(initial=0.0) or 1.0))
-
-
-def _blocks(graph: Graph, n: int) -> Iterator[slice]:
-    """Parts of a batch that fit into memory, all of one length but the last."""
-    size = max(1, int(memory_budget() // (8 * max(1, live_entries(graph)))))
-    return (slice(i, i + size) for i in range(0, n, size))
+        rows = zip(self.before, self.at(np.arange(self.samples), arrays), strict=False)
+        each = [(np.abs(b - a).max(initial=0.0), np.abs(a).max(initial=0.0)) for a, b in rows]
+        found, size = np.array(each).reshape(-1, 2).max(axis=0, initial=0.0)
+        return float(found / (size or 1.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,15 +283,15 @@ class _Work:
 
     def applied(self, steps: Sequence[Step]) -> tuple[Arrays, Arrays] | None:
         """The leaves after these steps; None where a constant cannot be taken over."""
-        arrays, plain = list(self.arrays), list(self.plain)
+        arrays, plain, same = self.arrays, self.plain, self.arrays is self.plain
         for k, own in itertools.groupby(sorted(steps, key=lambda s: s.axis), lambda s: s.axis):
             together = list(own)
             moved = self._shifted(arrays, k, together)
             if moved is None:
                 return None
             arrays = self.without(moved, k, together)
-            plain = self.without(plain, k, together)
-        return arrays, arrays if self.arrays is self.plain else plain
+            plain = arrays if same else self.without(plain, k, together)
+        return arrays, plain
 
     def without(self, arrays: Arrays, k: int, steps: list[Step]) -> Arrays:
         """The leaves without some channels of axis k, which others take over."""
@@ -308,11 +302,9 @@ class _Work:
             readers.setdefault(exit.reader, number)
         for reader, number in readers.items() if merged else ():
             slot = axis.channels.slots[reader]
-            slices = slot.slices(found).copy()
             factor = np.array([s.factors[number] for s in merged])
             source, target = [s.channel for s in merged], [s.into for s in merged]
-            np.add.at(slices, target, factor[:, None] * slices[source])
-            slot.put(found, slices)
+            slot.add(found, target, factor[:, None] * slot.rows(found, source))
         gone = np.array([s.channel for s in steps])
         for slot in self.every_slot(k):
             if slot.leaf not in self.neutral:
@@ -368,15 +360,20 @@ class _Work:
         """As many of the steps as leave f as it was: all at once, else those of each half."""
         if not steps:
             return self
-        found = self.applied(steps)
-        if found and self.outputs.same(found[0], self.limits.rounding, on_sample=on_sample):
-            return self.taking(steps, *found)
-        if len(steps) == 1:
-            return self
+        together = self._confirmed_together(steps, on_sample)
+        if together is not None or len(steps) == 1:
+            return together or self
         half = len(steps) // 2
         return self.confirmed(steps[:half], on_sample=on_sample).confirmed(
             steps[half:], on_sample=on_sample
         )
+
+    def _confirmed_together(self, steps: Sequence[Step], on_sample: bool) -> "_Work | None":
+        """The work after all of the steps, where they leave f as it was."""
+        found = self.applied(steps)
+        if found and self.outputs.same(found[0], self.limits.rounding, on_sample=on_sample):
+            return self.taking(steps, *found)
+        return None
 
 
 @lru_cache(maxsize=32)
@@ -404,9 +401,9 @@ def narrowed(
     """
     network = opened(f, params, x)
     graph, data = network.graph, tuple(np.asarray(a) for a in jax.tree.leaves(x))
-    probes = int(np.clip(_WORK / max(1.0, products(graph)), _FEWEST, PROBES))
-    wide = wide_inputs(data, probes, np.random.default_rng(0))
-    outputs = _Outputs.of(network, data, wide)
+    affordable = _WORK / max(1.0, products(graph))
+    wide = wide_inputs(data, int(np.clip(affordable, _FEWEST, PROBES)), np.random.default_rng(0))
+    outputs = _Outputs.of(network, data, wide, int(np.clip(affordable, 2, _FEWEST)))
     same = lambda arrays: outputs.same(arrays, limits.rounding, on_sample=False)  # noqa: E731
     folds = fold_scales(graph, network.leaves, same)
     levels = {k: float(a.flat[0]) for k, a in folds.neutral.items() if a.size}
@@ -414,7 +411,7 @@ def narrowed(
     went = [
         Removal(
             " ".join(network.names[k] for k in together),
-            sum(network.leaves[k].size for k in together if k < network.count),
+            sum(folds.arrays[k].size for k in together if k < network.count),
             FOLDED,
             "parameter",
             everywhere=_WHY[FOLDED],
@@ -432,11 +429,11 @@ def narrowed(
         removed=tuple(went) if fold else (),
         neutral=frozenset(levels) if fold else frozenset(),
     )
-    whole = lambda: (tuple(a[b] for a in data) for b in _blocks(graph, len(data[0])))  # noqa: E731
+    whole = lambda: (tuple(a[b] for a in data) for b in sample_blocks(graph, len(data[0])))  # noqa: E731
     units = tuple(units_of(work.folding, axis) for axis in described.axes)
     sums = [(e.value, e.axis) for axis in described.axes for e in axis.exits]
     wanted = tuple(dict.fromkeys([*sums, *(unit.at for unit in units if unit is not None)]))
-    beyond = (tuple(a[b] for a in wide) for b in _blocks(graph, len(wide[0])))
+    beyond = (tuple(a[b] for a in wide) for b in sample_blocks(graph, len(wide[0])))
     read_wide = read_channels(graph, work.arrays, beyond, wanted)
     if limits.box is None:
         read = read_channels(graph, work.arrays, (batches or whole)(), wanted)
@@ -629,30 +626,35 @@ def _near_pairs(
     """Pairs (i, j) whose rows are nearly multiples of each other in every array, each i once, with
     the first j that is kept.
 
-    Multiples have the same random projection of their directions, up to the sign: neighbours in the
-    order of these numbers are compared.
+    Multiples have the same random projection of their directions, up to the sign and to what they
+    may differ by: i is compared with those in whose range its number lies.
     """
-    rng, numbers = np.random.default_rng(0), np.zeros(len(rest))
-    spread = 0.0
+    rng, numbers, spread = np.random.default_rng(0), np.zeros(len(rest)), np.zeros(len(rest))
     for row in rows:
-        norm = np.linalg.norm(row, axis=1)
-        weights = rng.standard_normal(row.shape[1])
-        direction = (row @ weights) / np.where(norm > 0, norm, 1.0)
-        numbers += rng.uniform(1.0, 2.0) * np.abs(direction)
-        spread += 4.0 * np.linalg.norm(weights) * rtol * np.sqrt(row.shape[1])
+        length = np.sqrt(np.einsum("ij,ij->i", row, row))
+        length, peak = np.where(length > 0, length, 1.0), _largest(row)
+        weight, weights = rng.uniform(1.0, 2.0), rng.standard_normal(row.shape[1])
+        numbers += weight * np.abs(row @ weights) / length
+        # Directions differ by no more than 2δ, δ = rtol √m peak / length, and their projections,
+        # which are normal, by 8 · 2δ less than once in 10¹⁵ times.
+        spread += weight * 16.0 * rtol * np.sqrt(row.shape[1]) * peak / length
     order = np.flatnonzero(rest)[np.argsort(numbers[rest], kind="stable")]
-    gaps = np.diff(numbers[order]) > spread
-    for group in np.split(order, np.flatnonzero(gaps) + 1):
-        kept: list[int] = []
-        for i in np.sort(group).tolist():
-            near = (
-                j for j in kept if all(not np.isnan(_ratio(row[j], row[i], rtol)) for row in rows)
-            )
-            j = next(near, None)
-            if j is None:
-                kept.append(i)
-            else:
+    first = np.searchsorted(numbers[order], numbers - spread, "left")
+    stop = np.searchsorted(numbers[order], numbers + spread, "right")
+    kept = np.zeros(len(rest), bool)
+    for i in np.flatnonzero(rest).tolist():
+        near = np.sort(order[first[i] : stop[i]])
+        for j in near[kept[near]].tolist():
+            if all(not np.isnan(_ratio(row[j], row[i], rtol)) for row in rows):
                 yield i, j
+                break
+        else:
+            kept[i] = True
+
+
+def _largest(rows: np.ndarray) -> np.ndarray:
+    """The largest magnitude in each row."""
+    return np.maximum(rows.max(axis=1, initial=0.0), -rows.min(axis=1, initial=0.0))
 
 
 def _ratio(base: np.ndarray, row: np.ndarray, rtol: float) -> float:
@@ -845,13 +847,13 @@ def _finished(work: _Work, left_out: tuple[str, ...]) -> Found:
     tree = structure.unflatten(
         [None if k in work.neutral else small[k] for k in range(network.count)]
     )
-    n = work.outputs.samples[1]
-    before = work.outputs.before[1][:n]
+    sample = np.arange(work.outputs.samples)
+    before = work.outputs.before[: len(sample)]
     model, after = whole.direct() if work.removed else network.model.f, before
     if work.removed:
-        after = work.outputs.at(1, leaves)[:n]
+        after = work.outputs.at(sample, leaves)
         try:
-            own = work.outputs.at(1, small)[:n]
+            own = work.outputs.at(sample, small)
         except Exception:  # a foreign network may raise anything at other shapes
             own = None
         if (
@@ -883,24 +885,13 @@ def _counted(removed: Iterable[Removal]) -> tuple[Removal, ...]:
     return tuple(replace(kind, count=count) for kind, count in counts.items())
 
 
-def _outputs(model: Model, params: Any, x: Any, graph: Graph) -> np.ndarray:
-    """f at a sample, (samples, outputs)."""
-    found = []
-    with arithmetic():
-        for block in _blocks(graph, len(jax.tree.leaves(x)[0])):
-            part = jax.tree.map(lambda a, block=block: np.asarray(a)[block], x)
-            ys = jax.tree.leaves(evaluated(model, params, part))
-            found.append(np.concatenate([np.asarray(y).reshape(len(y), -1) for y in ys], axis=1))
-    return np.concatenate(found)
-
-
 def without_scales(f: Model, params: Any, x: Any) -> tuple[tuple[str, ...], Model, Any]:
     """What folds by name, and (f, params) without it."""
     graph = trace(f, params, x)
     arrays, structure = jax.tree.flatten(jax.tree.map(lambda a: np.asarray(a, np.float64), params))
 
     def values(leaves: Arrays) -> np.ndarray:
-        return _outputs(f, structure.unflatten(leaves), x, graph)
+        return outputs_of(f, structure.unflatten(leaves), x, graph)
 
     before = values(arrays)
     size = np.abs(before).max(axis=1, keepdims=True, initial=np.finfo(np.float64).tiny)

@@ -225,34 +225,31 @@ def reduce_width(
     max_deviation: float = 0.0,
     everywhere: bool = False,
     domain: Any = None,
-    held_out: Any = None,
+    held_out: Samples | None = None,
 ) -> Reduction:
-    """A smaller network with the same function: everywhere, or with `x` on the sample and the
-    regions it meets.
+    """Make a smaller network that computes the same: at every input, or with `x` on the sample and
+    the linear regions it meets.
 
-    Everywhere: neurons without outgoing weights, constant neurons, neurons equal, opposite (odd or
-    even σ) or proportional (homogeneous σ) to another; linear layers folded. On the sample also:
-    neurons inactive on all of it, and neurons that are linear on all of it, of which a layer needs
-    as many as the rank of their joint contribution. Signs on the sample are decided exactly. `rtol`
-    is what counts as equal among numbers that write neurons; parameters come back in float64, as
-    JAX arrays where they came so and JAX's x64 flag is on.
+    **Perceptrons** (`nm.MLP`). At every input these neurons can be removed: those without outgoing
+    weights, constant ones, and those that are equal, opposite (odd or even σ) or proportional
+    (homogeneous σ) to another. Linear layers are folded. On the sample also neurons that are off on
+    all of it are removed, and neurons that are linear on all of it are merged into as few as compute
+    the same. Signs on the sample are decided exactly. `rtol` says which weights count as equal. The
+    parameters come back in float64, as JAX arrays if they came so and JAX's x64 flag is on.
 
-    Other networks than `nm.MLP` are reduced by their channels, read off the graph (which needs
-    `x`): those that nothing reads, that nothing writes, that are zero or constant on the sample,
-    that are equal or proportional to another, linear ones beyond the rank of what they do. Running
-    statistics go with their channels. `x` may be an iterable of batches, more than memory holds:
-    channels are read from all of them, and the steps confirmed on the first. Unless `fold=False`,
-    scales and shifts of parameters alone (normalisation in evaluation mode, gains) are folded into
-    the weights beside them, and are None in `params`. `net` of the result is f itself where it runs
-    at the smaller parameters, else f with zeros in their place and with what was folded at neutral
-    values.
+    **Other networks** are reduced by their channels, which are read from the graph; this needs `x`.
+    The same kinds of channels are removed or merged, and running statistics go with their channels.
+    `x` may be an iterable of batches, more than memory holds: channels are read from all of them, and
+    the steps are confirmed on the first. Unless `fold=False`, scales and shifts that are made of
+    parameters alone (normalisation in evaluation mode, gains) are folded into the weights beside
+    them, and are None in `params`. `net` of the result is f itself where it runs at the smaller
+    parameters; else it is f with zeros in the place of what was removed.
 
-    The result is exact but for rounding unless a `max_deviation` is given: then also channels go that
-    are nearly constant or nearly a multiple of another, as many as keep |f_small − f| on the sample
-    within `max_deviation` times the largest |f|. With `everywhere=True` only steps are made that hold
-    at every input; with `domain=(low, high)` also those that hold on that box, by bounds of every
-    value there, and none that was only seen on samples. `held_out` are further samples, on which
-    nothing is read or confirmed and the deviation is reported.
+    The result is exact up to rounding. With `max_deviation` channels that are nearly constant or
+    nearly a multiple of another are removed too, as many as keep |f_small − f| on the sample within
+    `max_deviation` times the largest |f|. With `everywhere=True` only steps are made that hold at
+    every input; with `domain=(low, high)` also steps that hold on that box, by bounds of every value
+    there. `held_out` are further samples, on which only the deviation is reported.
 
     >>> net = nm.MLP((1, 3, 1))
     >>> hidden = nm.Layer(np.array([[1.0], [2.0], [1.0]]), np.array([0.0, 0.0, -5.0]))
@@ -272,7 +269,8 @@ def reduce_width(
             "grad."
         )
     check_params(params)
-    _check_numbers(rtol, max_deviation)
+    if not isinstance(max_deviation, int | float) or not 0 <= max_deviation < np.inf:
+        raise ValueError(f"`max_deviation` is {max_deviation!r}; pass a finite number, 0 or more.")
     layers = perceptron(net)
     if layers is not None:
         layers.check_params(params)
@@ -290,12 +288,6 @@ def reduce_width(
     x = x if layers is not None else _checked_sample(net, params, x)
     geometry = Geometry(net if layers is None else layers, params, x)
     return reduction_of(geometry, limits=limits, fold=fold, held_out=held_out, batches=batches)
-
-
-def _check_numbers(rtol: Any, max_deviation: Any) -> None:
-    for name, value in (("rtol", rtol), ("max_deviation", max_deviation)):
-        if not isinstance(value, int | float) or not 0 <= value < np.inf:
-            raise ValueError(f"`{name}` is {value!r}; pass a finite number, 0 or more.")
 
 
 @runtime_checkable
@@ -349,8 +341,12 @@ def reduction_of(
     held_out: Any = None,
     batches: Callable[[], Iterable[Any]] | None = None,
 ) -> Reduction:
-    """The reduction of a geometry that others may have asked already: of an `nm.MLP` by its
+    """Return the reduction of a geometry that others may have asked already: of an `nm.MLP` by its
     neurons, of others by their channels.
+
+    Neurons are rewritten exactly, also without a sample, and the deviation is a rational number;
+    that is why perceptrons have a way of their own. Both ways keep the same parameters; by channels
+    4-16-16-2 takes 1.8 times the processor time on 64 samples, 10-64-64-4 half of it (warm).
     """
     if (net := perceptron(geometry.f)) is None:
         return _of_channels(geometry, limits, fold, held_out, batches)
@@ -491,13 +487,7 @@ def _rebuilt(net: MLP, whole: Narrowed, params: Params) -> tuple[MLP, Params]:
         present = [(a, count) for a, count in runs if count] or runs[:1]
         entries.append(present[0][0] if len(present) == 1 else Mixed(*present))
     widths = (net.widths[0], *(len(layer.weight) for layer in params))
-    smaller = MLP(
-        widths,
-        tuple(entries),
-        bias=net.bias,
-        output_activation=net.output_activation,
-        scaling=net.scaling,
-    )
+    smaller = replace(net, widths=widths, activation=tuple(entries))
     scales = zip(net.weight_scales, smaller.weight_scales, strict=True)
     return smaller, tuple(
         type(layer)(layer.weight * (old / new), layer.bias)

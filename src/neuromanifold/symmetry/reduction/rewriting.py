@@ -20,6 +20,7 @@ from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.regions.signs import is_kinked
 from neuromanifold.symmetry.groups.neurons import is_linear, linear_slope
 from neuromanifold.symmetry.reduction.box import Box
+from neuromanifold.symmetry.reduction.linear_units import numerical_rank, product_factors
 
 _WIDER = 1e-12
 
@@ -204,13 +205,7 @@ def finish(work: Work, net: MLP) -> tuple[MLP, Params]:
         order = chosen
     layers.append((work.weight[:, order], work.bias))
     widths = (net.widths[0], *(len(bias) for _, bias in layers))
-    smaller = MLP(
-        widths,
-        tuple(entries),
-        bias=net.bias,
-        output_activation=net.output_activation,
-        scaling=net.scaling,
-    )
+    smaller = replace(net, widths=widths, activation=tuple(entries))
     return smaller, tuple(
         Layer(weight if scale == 1.0 else weight / scale, bias if net.bias else None)
         for (weight, bias), scale in zip(layers, smaller.weight_scales, strict=True)
@@ -320,14 +315,6 @@ def _factor(activation: Activation, base: np.ndarray, row: np.ndarray, rtol: flo
     return None if sign is None else float(size * sign)
 
 
-def _singular_values_of_product(A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """Those of AB that may not be zero: with A = QR and Bᵀ = PS they are those of RSᵀ, which is
-    small where AB has low rank.
-    """
-    R, S = (np.asarray(np.linalg.qr(M, mode="r")) for M in (A, B.T))
-    return np.linalg.svd(R @ S.T, compute_uv=False)
-
-
 def compress_linear(work: Work, index: int, n_in: int, rtol: float) -> Work:
     """k neurons that are linear on the sample contribute VSWa + VSb: rank(VSW) of them do, or
     none when the layer folds into the next.
@@ -337,8 +324,7 @@ def compress_linear(work: Work, index: int, n_in: int, rtol: float) -> Work:
     others = np.flatnonzero(np.isnan(layer.slopes))
     scaled = V[:, linear] * layer.slopes[linear]
     M, shift = scaled @ layer.weight[linear], scaled @ layer.bias[linear]
-    spectrum = _singular_values_of_product(scaled, layer.weight[linear])
-    rank = int((spectrum > rtol * max(M.shape) * max(spectrum[:1], default=0.0)).sum())
+    rank = numerical_rank(product_factors(scaled, layer.weight[linear])[1], M.shape, rtol)
     k, n_out = len(linear), len(c)
     always = all(is_linear(layer.activations[i]) for i in linear)
     where = "linear" if always else "linear on the sample"

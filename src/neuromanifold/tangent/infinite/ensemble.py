@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from neuromanifold.models.arguments import Samples, Targets
+from neuromanifold.models.arguments import Model, Samples, Targets
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.results import Array, Result, follows, named
 from neuromanifold.numerics.validation import check_sample
@@ -29,7 +29,7 @@ class Gaussian(NamedTuple):
 
     @property
     def standard_deviation(self) -> Array:
-        """At each sample."""
+        """Return the standard deviation at each sample."""
         return np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0))
 
 
@@ -134,7 +134,7 @@ def _covariance(prior: Array, cross: Array, follow: Array, start: Array) -> Arra
 
 @follows
 def ensemble_flow(
-    net: Any,
+    net: Model,
     x: Samples,
     y: Targets,
     *,
@@ -150,6 +150,9 @@ def ensemble_flow(
 ) -> EnsembleFlow:
     """The trained ensemble of infinitely wide networks: mean and covariance at any time, on
     training and `other` samples.
+
+    `ridge` and `friction` are as for `KernelFlow`; `weight_std`, `bias_std`, `scaling` and
+    `quadrature` are as for `infinite_ntk`.
 
     >>> flow = ensemble_flow(nm.MLP((1, 8, 1)), np.array([[1.0], [2.0]]), np.array([[0.5], [1.5]]), other=np.array([[1.0]]))
     >>> mean, covariance = flow.limit().other                   # a training sample: learned, and certain

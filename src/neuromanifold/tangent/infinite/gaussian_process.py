@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
-from neuromanifold.models.arguments import Samples, Targets
+from neuromanifold.models.arguments import Model, Samples, Targets
 from neuromanifold.numerics.precision import arithmetic, in_float64, is_traced
 from neuromanifold.numerics.results import Array, follows, named
-from neuromanifold.numerics.validation import check_sample
+from neuromanifold.numerics.validation import check_rtol, check_sample
 from neuromanifold.runtime.memory import blocks, memory_budget
 from neuromanifold.tangent.infinite.kernels import nngp
 from neuromanifold.tangent.infinite.quadrature import Quadrature
@@ -38,14 +39,14 @@ class Posterior(NamedTuple):
 
     @property
     def standard_deviation(self) -> np.ndarray:
-        """At each sample."""
+        """Return the standard deviation at each sample."""
         variances = self.covariance if self.covariance.ndim == 1 else np.diagonal(self.covariance)
         return np.sqrt(np.maximum(variances, 0.0))
 
 
 @follows
 def gp_posterior(
-    net: Any,
+    net: Model,
     x: Samples,
     y: Targets,
     other: Samples,
@@ -70,11 +71,14 @@ def gp_posterior(
     on blocks of the kernel that are computed anew in each step, to `rtol`. With `diagonal=True` the
     covariance is its diagonal alone, and K'' is never formed.
 
+    `weight_std`, `bias_std` and `quadrature` are as for `infinite_ntk`.
+
     >>> line = nm.MLP((1, 1), bias=False)                    # f = wx with w ~ N(0, 1)
     >>> found = gp_posterior(line, np.array([[1.0]]), np.array([[2.0]]), np.array([[3.0]]), noise_std=1.0)
     >>> found.mean.tolist(), found.covariance.tolist()       # w given wx + ε = 2: mean 1, variance 1/2
     ([[3.0]], [[4.5]])
     """
+    check_rtol(rtol)
     if not (np.isfinite(noise_std) and noise_std >= 0):
         raise ValueError(f"`noise_std` is {noise_std}; pass zero or a positive number.")
     x, y, other = (
@@ -133,7 +137,7 @@ def _cholesky(matrix: np.ndarray) -> np.ndarray:
 
 
 def log_marginal_likelihood(
-    net: Any,
+    net: Model,
     x: Samples,
     y: Targets,
     *,
@@ -143,7 +147,7 @@ def log_marginal_likelihood(
     bias_std: Any = None,
     quadrature: Quadrature | None = None,
     memory: int | str | None = None,
-) -> Any:
+) -> Float[Any, ""]:
     """log p(y | x) for y = f(x) + noise and f drawn from the Gaussian process of `kernel`, summed
     over independent outputs.
 
@@ -151,6 +155,8 @@ def log_marginal_likelihood(
 
     `jax.grad` differentiates it by `weight_std`, `bias_std`, `noise_std` and the data: how to
     choose them.
+
+    `quadrature` is as for `infinite_ntk`.
 
     >>> line = nm.MLP((1, 1), bias=False)
     >>> round(float(log_marginal_likelihood(line, np.array([[1.0]]), np.array([[0.0]]), noise_std=1.0)), 9)      # −½ log 4π

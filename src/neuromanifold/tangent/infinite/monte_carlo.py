@@ -8,7 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from neuromanifold.models.arguments import Samples
 from neuromanifold.numerics.precision import arithmetic
+from neuromanifold.numerics.randomness import Key
 from neuromanifold.numerics.results import Array, follows, named
 from neuromanifold.numerics.validation import check_sample
 from neuromanifold.runtime.memory import blocks, memory_budget
@@ -62,10 +64,10 @@ class MonteCarlo(NamedTuple):
 @follows
 def monte_carlo_kernels(
     net: Any,
-    x1: Any,
+    x1: Samples,
     x2: Any = None,
     *,
-    key: Any,
+    key: Key,
     runs: int = 1000,
     dtype: Any = "float32",
     memory: int | str | None = None,

@@ -1,5 +1,9 @@
 """`Quadrature`: how expectations of an activation without closed form are computed, and which
 dual that makes.
+
+Adaptive quadrature of both variables (`quadgk` of quadax 0.3.1, nested) gives the same numbers to
+5e-16 and takes 30 times as long for tanh and 40 times for softplus (36 pairs of samples, two cores,
+19 November 2026).
 """
 
 from dataclasses import dataclass

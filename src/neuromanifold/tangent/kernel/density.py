@@ -15,6 +15,7 @@ from neuromanifold.models.arguments import Model, Params, Samples, checked, outp
 from neuromanifold.models.function import flat_outputs
 from neuromanifold.numerics import krylov
 from neuromanifold.numerics.precision import boundary, widest
+from neuromanifold.numerics.randomness import Key
 from neuromanifold.numerics.results import Array, Result
 from neuromanifold.numerics.validation import leading_axis, refuse_tracers
 from neuromanifold.runtime.memory import blocks, memory_budget
@@ -175,7 +176,7 @@ def spectral_density(
     probes: int = 8,
     steps: int = 40,
     wrt: Any = None,
-    key: Any = None,
+    key: Key | None = None,
     memory: int | str | None = None,
 ) -> SpectralDensity:
     """Estimate how the eigenvalues of the kernel Θ = JJᵀ are distributed, through products with Θ.

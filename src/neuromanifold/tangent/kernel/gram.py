@@ -5,7 +5,7 @@ there.
 import hashlib
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -27,10 +27,11 @@ from neuromanifold.numerics.precision import (
     widest,
 )
 from neuromanifold.numerics.results import Shown
-from neuromanifold.numerics.validation import leading_axis, refuse_tracers
-from neuromanifold.runtime.checksummed import LENGTH, check_seal, write_sealed
+from neuromanifold.numerics.validation import check_rtol, leading_axis, refuse_tracers
+from neuromanifold.runtime.checksummed import LENGTH, check_checksum, write_checksummed
 from neuromanifold.runtime.cluster import cluster, completed
-from neuromanifold.runtime.files import check_folder
+from neuromanifold.runtime.devices import where_it_runs
+from neuromanifold.runtime.files import check_folder, room_for
 from neuromanifold.runtime.memory import blocks, memory_budget
 from neuromanifold.tangent.kernel.contraction import factors_of
 from neuromanifold.tangent.kernel.ntk import ntk
@@ -41,9 +42,14 @@ from neuromanifold.tangent.kernel.tiles import Tiles
 _ARRAY, _MARK = "kernel.zarr", "gram.json"
 
 
+class OtherDigits(UserWarning):
+    """A store holds tiles that round otherwise than those that are computed now."""
+
+
 @dataclass(frozen=True)
 class Store:
-    """A folder that holds the kernel of `size` rows in square tiles of `tile` rows.
+    """A folder that holds the kernel of `size` rows in square tiles of `tile` rows, or with
+    `columns` a matrix with so many, in strips of `tile` rows.
 
     A tile is there or absent, since it gets its name when it is complete; its last four bytes are a
     CRC-32C.
@@ -53,11 +59,23 @@ class Store:
     size: int
     tile: int
     dtype: str
+    columns: int | None = None
 
     @property
     def side(self) -> int:
-        """The number of tiles in a row."""
+        """The number of strips."""
         return -(-self.size // self.tile)
+
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """Tiles (i, j): all strips, or of a symmetric kernel those with i ≤ j."""
+        if self.columns is not None:
+            return [(i, 0) for i in range(self.side)]
+        return [(i, j) for i in range(self.side) for j in range(i, self.side)]
+
+    def at(self, i: int, j: int) -> tuple[slice, slice]:
+        """The rows and columns of a tile."""
+        return self.rows(i), self.rows(j) if self.columns is None else slice(None)
 
     def rows(self, i: int) -> slice:
         """The rows of the i-th strip."""
@@ -67,38 +85,59 @@ class Store:
         return (self.folder / _ARRAY / "c" / str(i) / str(j)).is_file()
 
     def missing(self) -> list[tuple[int, int]]:
-        """Tiles (i, j), i ≤ j, that are not there."""
-        return [(i, j) for i in range(self.side) for j in range(i, self.side) if not self.has(i, j)]
+        """Tiles that are not there."""
+        return [place for place in self.places if not self.has(*place)]
 
     def write(self, i: int, j: int, block: np.ndarray) -> None:
-        self._array("r+")[self.rows(i), self.rows(j)] = block
+        with room_for(self.folder):
+            self.array("r+")[self.at(i, j)] = block
 
     def read(self, i: int, j: int) -> np.ndarray:
         """The tile, refused where its checksum is not that of its content."""
-        remedy = "call `nm.gram` again with the same arguments, which computes it anew"
+        remedy = "make the call again with the same arguments, which computes it anew"
         if not self.has(i, j):
             raise ValueError(f"tile ({i}, {j}) of {self.folder} is missing; {remedy}.")
         try:
-            return np.asarray(self._array("r")[self.rows(i), self.rows(j)])
+            return np.asarray(self.array()[self.at(i, j)])
         except (ValueError, RuntimeError, OSError) as error:
             raise ValueError(
                 f"tile ({i}, {j}) of {self.folder} is damaged ({error}); {remedy}."
             ) from None
 
     def tiles(self) -> Iterator[tuple[int, int, np.ndarray]]:
-        """All tiles on and above the diagonal."""
-        for i in range(self.side):
-            for j in range(i, self.side):
-                yield i, j, self.read(i, j)
+        """Return all tiles."""
+        for i, j in self.places:
+            yield i, j, self.read(i, j)
+
+    def compare(self, client: Any, compute: Callable[..., np.ndarray], *given: Any) -> None:
+        """Say so where a tile that is there, computed again, has other digits: then the store
+        will hold those of two machines.
+        """
+        there = [place for place in self.places if self.has(*place)]
+        if not there or len(there) == len(self.places):
+            return
+        [(_, again)] = completed(client, compute, {"again": (*given, *there[0])})
+        found = self.read(*there[0])
+        if not np.array_equal(found, again, equal_nan=True):
+            off = np.abs(found - again).max() / np.abs([found, again]).max()
+            warnings.warn(
+                f"`store` {self.folder} was begun elsewhere: tile {there[0]}, computed again "
+                f"here, differs by {off:.0e} of its largest entry (another processor, or another "
+                "number of threads or devices); the missing tiles get the digits of here.",
+                OtherDigits,
+                stacklevel=3,
+            )
 
     def drop_damaged(self) -> list[tuple[int, int]]:
         """Delete tiles whose checksum fails, and say which they were."""
-        damaged = []
-        for i in range(self.side):
-            for j in range(i, self.side):
-                if self.has(i, j) and not self._intact(i, j):
-                    (self.folder / _ARRAY / "c" / str(i) / str(j)).unlink()
-                    damaged.append((i, j))
+        damaged = [p for p in self.places if self.has(*p) and not self._intact(*p)]
+        for i, j in damaged:
+            (self.folder / _ARRAY / "c" / str(i) / str(j)).unlink()
+        if damaged:
+            warnings.warn(
+                f"{len(damaged)} tiles of {self.folder} were damaged and are computed anew.",
+                stacklevel=3,
+            )
         return damaged
 
     def _intact(self, i: int, j: int) -> bool:
@@ -108,26 +147,37 @@ class Store:
             return False
         return True
 
-    def _array(self, mode: Any) -> Any:
+    def array(self, mode: Any = "r") -> Any:
+        """The Zarr array."""
         return _zarr().open_array(
             self.folder / _ARRAY, mode=mode, config={"write_empty_chunks": True}
         )
 
 
-def opened(folder: str | Path, size: int, tile: int, dtype: Any, identity: dict[str, Any]) -> Store:
-    """The store in `folder`, made where there is none; refused where it holds another kernel or
+def opened(
+    folder: str | Path,
+    size: int,
+    tile: int,
+    dtype: Any,
+    identity: dict[str, Any],
+    columns: int | None = None,
+) -> Store:
+    """The store in `folder`, made where there is none; refused where it holds something else or
     its description is damaged.
     """
-    store = Store(check_folder(folder, "store").resolve(), size, tile, np.dtype(dtype).name)
+    name = np.dtype(dtype).name
+    store = Store(check_folder(folder, "store").resolve(), size, tile, name, columns)
     mark = store.folder / _MARK
-    wanted = identity | {"size": size, "tile": tile, "dtype": store.dtype}
+    wanted = identity | {"size": size, "tile": tile, "dtype": name}
+    wanted |= {} if columns is None else {"columns": columns}
     if not mark.exists():
         _refuse_strangers(store.folder)
-        _create(store)
+        with room_for(store.folder):
+            _create(store)
         text = json.dumps(wanted | {"layout": _layout(store)}, indent=1, sort_keys=True)
-        write_sealed(mark, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+        write_checksummed(mark, lambda temporary: temporary.write_text(text, encoding="utf-8"))
         return store
-    check_seal(mark, "delete the folder and compute the kernel anew")
+    check_checksum(mark, "delete the folder and compute the kernel anew")
     found = json.loads(mark.read_bytes()[:-LENGTH])
     differing = [name for name in wanted if found.get(name) != wanted[name]]
     if differing:
@@ -135,7 +185,7 @@ def opened(folder: str | Path, size: int, tile: int, dtype: Any, identity: dict[
             f"{name} {found.get(name)!r} there and {wanted[name]!r} here" for name in differing
         )
         raise ValueError(
-            f"`store` {store.folder} holds another kernel ({told}); name another folder, or "
+            f"`store` {store.folder} holds something else ({told}); name another folder, or "
             "delete it."
         )
     if found["layout"] != _layout(store):
@@ -166,8 +216,8 @@ def _create(store: Store) -> None:
     zarr = _zarr()
     zarr.create_array(
         store.folder / _ARRAY,
-        shape=(store.size, store.size),
-        chunks=(store.tile, store.tile),
+        shape=(store.size, store.columns or store.size),
+        chunks=(store.tile, store.columns or store.tile),
         dtype=store.dtype,
         compressors=[zarr.codecs.Crc32cCodec()],
         filters=None,
@@ -190,7 +240,7 @@ def _zarr() -> Any:
         import_module("zarr.codecs")
     except ImportError:
         raise ValueError(
-            "`gram` needs Zarr, which is not installed; install it: pip install "
+            "`store` needs Zarr, which is not installed; install it: pip install "
             "'neuromanifold[cluster]'."
         ) from None
     return zarr
@@ -328,6 +378,7 @@ class Gram(Shown):
         parameters = sum(np.size(leaf) for leaf in jax.tree.leaves(self.params))
         outputs = output_size(self.f, self.params, self.x)
         rows = leading_axis(self.x) * outputs
+        check_rtol(rtol)
         threshold = (parameters * np.finfo(np.float64).eps if rtol is None else rtol) * self.trace
         known = self._above(threshold, k)
         count = int((known.eigenvalues > threshold).sum())
@@ -449,11 +500,16 @@ def gram(
     """The tangent kernel of any number of samples, tile by tile, in a Zarr array in the folder
     `store`.
 
-    Tiles of `tile` samples a side, those on and above the diagonal, each with a checksum, in the
-    widest dtype passed. What `store` holds is not computed again: a call that was killed is made
-    again and goes on. A damaged tile is noticed and computed anew; a store of another model,
-    parameters, samples or platform is refused. `workers` processes, or the Dask cluster at
-    `scheduler`, share the strips. `trace=True` sums over outputs, as in `ntk`.
+    The tiles have `tile` samples a side. Those on and above the diagonal are stored, each with a
+    checksum, in the widest dtype passed. Tiles that `store` holds are not computed again: if a call
+    was killed, make it again and it goes on. A damaged tile is noticed and computed again. A store
+    of another model, parameters, samples, platform or flags of the compiler is refused. One tile
+    that is there is computed again; if its digits differ (another number of threads, say), a
+    warning says so.
+    `workers` processes, or the Dask cluster at `scheduler`, share the strips. `trace=True` sums
+    over outputs, as in `ntk`.
+
+    `precision` is as for `ntk`.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -469,26 +525,23 @@ def gram(
         dtype = widest(params, x)
         made = plan(f, params, x, select(params, None), kind)
         fitting = Tiles(made, params, x, x, kind, budget // 2, dtype).largest
-        samples = _tile(tile, fitting, leading_axis(x))
+        samples = tile_size(tile, fitting, leading_axis(x))
         each = output_size(f, params, x) if kind == "all" else 1
         identity = _identity(made, params, x, kind, precision)
         place = opened(store, leading_axis(x) * each, samples * each, dtype, identity)
-        damaged = place.drop_damaged()
-        if damaged:
-            warnings.warn(
-                f"{len(damaged)} tiles of {place.folder} were damaged and are computed anew.",
-                stacklevel=2,
-            )
+        place.drop_damaged()
         task = _Task(f, to_host(params), to_host(x), kind, precision, budget, samples, place)
     todo = sorted({i for i, _ in place.missing()})
     with cluster(workers, scheduler) as client:
         shared = task if client is None or not todo else client.scatter(task, broadcast=True)
+        place.compare(client, _tile, shared)
         for _ in completed(client, _strip, {str(i): (shared, i) for i in todo}):
             pass
     return Gram(place, f, task.params, task.x, trace, memory_budget(memory))
 
 
-def _tile(tile: int | None, fitting: int, n: int) -> int:
+def tile_size(tile: int | None, fitting: int, n: int) -> int:
+    """The samples of a tile: `tile`, else as many as fit."""
     if tile is None:
         return min(fitting, n)
     if not isinstance(tile, (int, np.integer)) or tile < 1:
@@ -503,16 +556,27 @@ def _tile(tile: int | None, fitting: int, n: int) -> int:
 
 def _strip(task: _Task, i: int) -> None:
     """Compute and write the tiles of one strip that are missing."""
-    store = task.store
-    missing = {j for row, j in store.missing() if row == i}
+    missing = {j for row, j in task.store.missing() if row == i}
+    for j, block in _tiles(task, i, sorted(missing)):
+        task.store.write(i, j, block)
+
+
+def _tile(task: _Task, i: int, j: int) -> np.ndarray:
+    """One tile."""
+    [(_, block)] = _tiles(task, i, [j])
+    return block
+
+
+def _tiles(task: _Task, i: int, columns: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:
+    """(j, tile) of the i-th strip with each of `columns`."""
     with arithmetic(product_precision(task.precision, widest(task.params, task.x))):
         params, x = checked(task.f, task.params, task.x)
         made = plan(task.f, params, x, select(params, None), task.kind)
         tiles = Tiles(made, params, x, None, task.kind, task.budget, widest(params, x))
         n = leading_axis(x)
         cuts = [slice(start, min(start + task.samples, n)) for start in range(0, n, task.samples)]
-        for j, block in tiles.of(cuts, i, sorted(missing)):
-            store.write(i, j, np.asarray(block))
+        for j, block in tiles.of(cuts, i, columns):
+            yield j, np.asarray(block)
 
 
 def _identity(made: Any, params: Any, x: Any, kind: str, precision: str) -> dict[str, Any]:
@@ -520,20 +584,22 @@ def _identity(made: Any, params: Any, x: Any, kind: str, precision: str) -> dict
     it runs.
     """
     one = jax.tree.map(lambda a: a[:1], x)
-    program = hashlib.sha256(factors_of.lower(made, params, one).as_text().encode()).hexdigest()
-    device = jax.devices()[0]
     return {
-        "model": program[:16],
-        "params": _digest(params),
-        "x": _digest(x),
+        "model": digest_text(factors_of.lower(made, params, one).as_text()),
+        "params": digest(params),
+        "x": digest(x),
         "kind": kind,
         "precision": precision,
-        "platform": f"{device.platform} ({device.device_kind})",
-        "jax": jax.__version__,
-    }
+    } | where_it_runs()
 
 
-def _digest(tree: Any) -> str:
+def digest_text(text: str) -> str:
+    """Sixteen digits that tell texts apart."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def digest(tree: Any) -> str:
+    """Sixteen digits that tell trees of arrays apart."""
     state = hashlib.sha256(str(jax.tree.structure(tree)).encode())
     for leaf in jax.tree.leaves(tree):
         state.update(

@@ -1,7 +1,7 @@
 """The neural tangent kernel Θ = J₁J₂ᵀ, blocked over samples to a memory budget."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, overload
 
 import jax
 import jax.numpy as jnp
@@ -39,8 +39,38 @@ from neuromanifold.tangent.kernel.routes import plan
 from neuromanifold.tangent.kernel.tiles import Tiles, assembled
 
 
+@overload
 def ntk(
-    f: Model,
+    f: Model | tuple[Model, ...],
+    params: Params,
+    x1: Samples,
+    x2: Samples | None = None,
+    *,
+    trace: bool = False,
+    diagonal: bool = False,
+    wrt: Any = None,
+    by_layer: Literal[False] = False,
+    memory: int | str | None = None,
+    check: bool = False,
+    precision: str = "highest",
+) -> Float[Any, "n1_o n2_o"] | Float[Any, "n1 n2 o"]: ...
+@overload
+def ntk(
+    f: Model | tuple[Model, ...],
+    params: Params,
+    x1: Samples,
+    x2: Samples | None = None,
+    *,
+    by_layer: Literal[True],
+    trace: bool = False,
+    diagonal: bool = False,
+    wrt: Any = None,
+    memory: int | str | None = None,
+    check: bool = False,
+    precision: str = "highest",
+) -> dict[str, Any]: ...
+def ntk(
+    f: Model | tuple[Model, ...],
     params: Params,
     x1: Samples,
     x2: Samples | None = None,
@@ -52,7 +82,7 @@ def ntk(
     memory: int | str | None = None,
     check: bool = False,
     precision: str = "highest",
-) -> Any:
+) -> Float[Any, "n1_o n2_o"] | Float[Any, "n1 n2 o"] | dict[str, Any]:
     """The empirical neural tangent kernel Θ[(i,a), (j,b)] = ⟨∇_θ f_a(x1_i), ∇_θ f_b(x2_j)⟩.
 
     Shape (n1·o, n2·o), sample-major; `trace=True` sums over equal outputs, (n1, n2);
@@ -79,8 +109,14 @@ def ntk(
     """
     if isinstance(f, tuple):
         refused = {"trace": trace, "diagonal": diagonal}
-        options = {"wrt": wrt, "memory": memory, "check": check, "precision": precision}
-        return _joint_kernel(f, params, x1, x2, refused, by_layer, options)
+        options = {
+            "wrt": wrt,
+            "by_layer": by_layer,
+            "memory": memory,
+            "check": check,
+            "precision": precision,
+        }
+        return _joint_kernel(f, params, x1, x2, refused, options)
     kind = _kind(trace, diagonal)
     if by_layer:
         options: dict[str, Any] = {
@@ -138,7 +174,6 @@ def _joint_kernel(
     x1: Any,
     x2: Any,
     refused: dict[str, bool],
-    by_layer: bool,
     options: dict[str, Any],
 ) -> Any:
     """The kernel of several functions, from pairs of equally many samples: the shorter samples are
@@ -152,7 +187,7 @@ def _joint_kernel(
             )
     sides = [_aligned(models, x, name) for x, name in ((x1, "x1"), (x2, "x2")) if x is not None]
     joint = Joint(models)
-    whole = ntk(joint, params, *(pairs for pairs, _ in sides), by_layer=by_layer, **options)
+    whole = ntk(joint, params, *(pairs for pairs, _ in sides), **options)
     with boundary(params, x1):
         arrays = [promote((params, a), widest(params, a)) for a in sides[0][0]]
         sizes = [output_size(f, *each) for f, each in zip(models, arrays, strict=True)]
@@ -199,6 +234,8 @@ def balancing_weights(
     the mean rate w_i Tr Θ_ii/n_i, Θ_ii its block of the joint kernel `ntk(models, …)`; these
     weights, those of Wang, Yu and Perdikaris (2022) for terms of n_i samples each, make the rates
     equal. Here Tr Θ_ii is the mean over samples. No kernel is formed.
+
+    `models` are the functions f_i, `samples` their x_i.
 
     >>> line, steep = (lambda params, x: params * x), (lambda params, x: 3 * params * x)
     >>> nm.tangent.balancing_weights((line, steep), 1.0, (np.ones((2, 1)), np.ones((5, 1)))).tolist()

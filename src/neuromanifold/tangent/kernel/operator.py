@@ -35,11 +35,11 @@ class NTKOperator(lx.AbstractLinearOperator):
             )
 
     def as_matrix(self) -> Any:
-        """Θ itself."""
+        """Return Θ itself."""
         return ntk(self.f, self.params, self.x)
 
     def transpose(self) -> "NTKOperator":
-        """Θᵀ = Θ."""
+        """Return Θᵀ = Θ."""
         return self
 
     def in_structure(self) -> jax.ShapeDtypeStruct:
@@ -47,7 +47,7 @@ class NTKOperator(lx.AbstractLinearOperator):
         return jax.ShapeDtypeStruct((self.size,), widest(self.params, self.x))
 
     def out_structure(self) -> jax.ShapeDtypeStruct:
-        """The same."""
+        """Return the structure of the outputs, which is that of the inputs."""
         return self.in_structure()
 
 

@@ -24,8 +24,8 @@ columns a product is slow.
 """
 _NARROW = 16
 _DIRECT = "jacobian"
-_MOST_NODES = 20_000
-LARGE = 2**20
+MOST_NODES = 20_000
+LARGE = 2**18
 """A sample's block of so many numbers is contracted by itself: small ones are joined to one long
 product.
 """
@@ -52,8 +52,8 @@ class Plan(Shown):
     """All that is known of a kernel before numbers: the graph, the routes, and the leaves that are
     differentiated by themselves.
 
-    `per_sample` and `per_pair` count the numbers that a block of samples takes, `held` those of a
-    sample's factors alone.
+    Numbers that a sample takes: `passes` while its factors are made, `held` by its factors, `formed`
+    by what is made of them; `per_pair` for a pair of samples.
     """
 
     graph: Graph
@@ -61,9 +61,20 @@ class Plan(Shown):
     direct: tuple[int, ...]
     reasons: tuple[tuple[str, str], ...]
     outputs: int
-    per_sample: float
-    per_pair: float
+    passes: float
     held: float
+    formed: float
+    per_pair: float
+
+    @property
+    def per_sample(self) -> float:
+        """The numbers that a sample of a block takes, with the copies that XLA makes."""
+        return 2.0 * (self.passes + self.held + self.formed)
+
+    @property
+    def long(self) -> bool:
+        """Whether a pass at a single sample keeps the device busy."""
+        return self.passes >= LARGE
 
     def headline(self) -> str:
         """How many uses go which way."""
@@ -88,6 +99,8 @@ def kernel_plan(
     """By which way each parameter's part of `nm.ntk` is computed at these shapes; printed, a line
     for each use. A bias goes with its product.
 
+    `trace` and `wrt` are as for `ntk`.
+
     >>> net = nm.MLP((2, 3, 1))
     >>> print(nm.tangent.kernel_plan(net, net.init(key=jax.random.key(0)), np.ones((4, 2))))
     0.weight  hadamard
@@ -101,12 +114,12 @@ def plan(f: Model, params: Any, x: Any, chosen: Selection, kind: str) -> Plan:
     return _plan(f, Signature.of(params), Signature.of_sample(x), chosen, kind)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _plan(f: Model, params: Signature, x: Signature, chosen: Selection, kind: str) -> Plan:
     dtype = next(leaf[1] for leaf in params.leaves)
-    graph = trace(f, params.structs(), x.structs(), dtype=dtype, whole=True)
+    graph = trace(f, params.structs(), x.structs(), dtype=dtype, whole=True).with_needed_parts()
     outputs = sum(math.prod(graph.program.values[i].shape) for i in graph.program.outputs)
-    long = len(graph.program.nodes) > _MOST_NODES
+    long = len(graph.program.nodes) > MOST_NODES
     all_direct = Entering(
         (), tuple((i, "the program is too long to follow it") for i in chosen.leaves)
     )
@@ -139,10 +152,11 @@ def _way(use: Use, o: int, kind: str) -> str:
     if B == T == 1 and not use.is_lookup:
         return "hadamard"
     pairs, form = o * o if kind == "all" else o, o * T * k * c / _AMORTISED
-    by_columns = _SMALL * T * T * (k + o * c) + o * (o + _NARROW) * T * c
+    alike = 1 if use.is_lookup else k
+    by_columns = _SMALL * T * T * (alike + o * c) + o * (o + _NARROW) * T * c
     costs = {
         "block": B * (pairs * k * c + 2 * form),
-        "gram": B * (by_columns if kind == "all" else T * T * (k + o * c)),
+        "gram": B * (by_columns if kind == "all" else T * T * (alike + o * c)),
     }
     return min(costs, key=lambda way: costs[way])
 
@@ -150,6 +164,17 @@ def _way(use: Use, o: int, kind: str) -> str:
 def is_large(route: Route, o: int) -> bool:
     """Whether a sample's block of the Jacobian is contracted by itself."""
     return o * route.use.batch * route.use.inner * route.use.outer >= LARGE
+
+
+def strip_rows(route: Route, o: int) -> int:
+    """How many outer rows of a large block are formed at once: all of them on an accelerator, so
+    many on a processor that a sample's part is hardly larger than `LARGE`.
+    """
+    use = route.use
+    if devices()[0].platform != "cpu":
+        return use.outer
+    count = -(-use.outer // max(1, LARGE // (o * use.batch * use.inner)))
+    return -(-use.outer // count)
 
 
 def columns_together() -> int | None:
@@ -160,17 +185,21 @@ def columns_together() -> int | None:
 
 
 def kept_numbers(graph: Graph) -> int:
-    """How many numbers of a sample a backward pass keeps at most: all that depend on its data."""
-    program = graph.program
-    found = program.depending(program.inputs[len(graph.parameters) :])
-    return max(1, sum(math.prod(program.values[i].shape) for i in found))
+    """How many numbers of a sample a backward pass keeps at most: all that are computed from its
+    data; what is moved alone is not kept again.
+    """
+    program, data = graph.program, graph.program.inputs[len(graph.parameters) :]
+    found = program.depending(data)
+    made = [i for node in program.nodes if not node.primitive.carries for i in node.outputs]
+    kept = (*data, *(i for i in made if i in found))
+    return max(1, sum(math.prod(program.values[i].shape) for i in kept))
 
 
 def _sizes(
     graph: Graph, routes: Sequence[Route], direct: Sequence[int], o: int, kind: str
-) -> tuple[float, float, float]:
-    """Numbers for a sample (inputs, cotangents, blocks, and what the backward pass keeps), for a
-    pair, and of the factors alone.
+) -> tuple[float, float, float, float]:
+    """Numbers of a sample (what the backward pass keeps; inputs and cotangents; blocks), and of a
+    pair.
     """
     program = graph.program
     passes, pair = (
@@ -183,7 +212,7 @@ def _sizes(
         T = u.all_positions
         held += u.batch * T * ((1 if u.is_lookup else u.inner) + o * u.outer)
         if route.way == "block" and is_large(route, o):
-            largest = max(largest, o * u.batch * u.inner * u.outer)
+            largest = max(largest, o * u.batch * u.inner * strip_rows(route, o))
         elif route.way == "block":
             formed += o * u.batch * u.inner * u.outer
         if route.way == "gram" and kind == "all":
@@ -191,4 +220,4 @@ def _sizes(
         elif route.way == "gram":
             pair += 2.0 * u.batch * T**2
     held += o * sum(math.prod(program.values[program.inputs[i]].shape) for i in direct)
-    return 2.0 * (passes + held + formed + largest), pair, max(1.0, held)
+    return passes, max(1.0, held), formed + largest, pair

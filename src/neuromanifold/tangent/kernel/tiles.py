@@ -114,7 +114,10 @@ class Tiles:
 
     def _factors(self, params: Any, over: Mesh | None, start: int, stop: int, second: bool) -> Any:
         x = jax.tree.map(lambda a: a[start:stop], self.x2 if second else self.x1)
-        return factors_of(self.plan, params, x if over is None else spread(x, over))
+        together = self.together(stop - start) if over is None else None
+        return factors_of(
+            self.plan, params, x if over is None else spread(x, over), together=together
+        )
 
     def _tile(self, made: Callable[..., Any], row: Strip, column: Strip, over: Mesh | None) -> Any:
         symmetric = self.x2 is None
@@ -143,15 +146,34 @@ class Tiles:
         )
 
     @property
+    def _room(self) -> float:
+        """The budget in numbers, less a copy of the parameters."""
+        held = sum(leaf.nbytes for leaf in jax.tree.leaves(self.params))
+        return max(0, self.budget - held) / self.dtype.itemsize
+
+    def together(self, n: int) -> int | None:
+        """At how many of n samples factors are made at once; `None` for all. Long passes take a
+        quarter of the memory, in equal parts: what is left over would be compiled by itself.
+        """
+        if not self.plan.long or n * self.plan.per_sample <= self._room:
+            return None
+        most = max(1, int(self._room // 4 // (2.0 * self.plan.passes)))
+        return None if most >= n else next(b for b in range(most, 0, -1) if n % b == 0)
+
+    @property
     def largest(self) -> int:
         """The largest b with c·b·(per sample) + b²·(per pair) numbers within the budget, less a
-        copy of the parameters; a symmetric kernel computed at once has one side only.
+        copy of the parameters; a symmetric kernel computed at once has one side only. Long passes
+        go by themselves.
         """
-        room = max(0, self.budget - sum(leaf.nbytes for leaf in jax.tree.leaves(self.params)))
-        linear = _caution() * self.plan.per_sample * self.dtype.itemsize
-        quadratic = self.plan.per_pair * self.dtype.itemsize
-        fitting = int((math.sqrt(linear**2 + 4 * quadratic * room) - linear) / (2 * quadratic))
-        n = leading_axis(self.x1)
+        n, room, plan = leading_axis(self.x1), self._room, self.plan
+        linear, quadratic = _caution() * plan.per_sample, plan.per_pair
+        if plan.long and n * plan.per_sample > room:
+            linear = _caution() * (plan.held + 2.0 * plan.formed)
+            room -= max(room / 4, 2.0 * plan.passes)
+        fitting = int(
+            (math.sqrt(linear**2 + 4 * quadratic * max(0.0, room)) - linear) / (2 * quadratic)
+        )
         if self.x2 is None and n * linear / 2 + n**2 * quadratic <= room:
             fitting = n
         most = max(1, min(fitting, self._saving))
@@ -218,7 +240,13 @@ def assembled(tiles: Tiles) -> Any:
 def _at_once(tiles: Tiles) -> Any:
     second = tiles.x1 if tiles.x2 is None else tiles.x2
     block, finite = kernel_block(
-        tiles.plan, tiles.params, tiles.x1, second, kind=tiles.kind, same=tiles.x2 is None
+        tiles.plan,
+        tiles.params,
+        tiles.x1,
+        second,
+        kind=tiles.kind,
+        same=tiles.x2 is None,
+        together=tiles.together(max(leading_axis(tiles.x1), leading_axis(second))),
     )
     if not bool(finite):
         tiles.refuse()

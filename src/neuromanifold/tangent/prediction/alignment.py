@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from neuromanifold.graph.reading import called
 from neuromanifold.models.arguments import Model, Params, Samples, Targets, check_target, checked
@@ -19,8 +20,8 @@ from neuromanifold.tangent.kernel.operator import kernel_product
 
 def alignment(
     f: Model, params: Params, x: Samples, y: Targets, *, loss: Loss = mse, lr: float = 1.0
-) -> Any:
-    """The modified alignment  A = gᵀΘg / ‖g‖²,  Θ = lr·JJᵀ,  g = ∂loss/∂f(X).   [teleport, Eq. 28]
+) -> float | Float[Any, ""]:
+    """The modified alignment  A = gᵀΘg / ‖g‖²,  Θ = `lr`·JJᵀ,  g = ∂loss/∂f(X).   [teleport, Eq. 28]
 
     A does not depend on the scale of g, so any normalisation of the loss gives the same number. One
     vector–Jacobian product: A = lr·‖Jᵀg‖²/‖g‖² = lr·‖∇_θ loss‖²/‖g‖², never the kernel. A float; a

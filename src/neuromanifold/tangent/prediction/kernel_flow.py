@@ -17,7 +17,7 @@ from neuromanifold.models.arguments import Model, Params, Samples, Targets, chec
 from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.numerics.results import Array, Result, follows
-from neuromanifold.numerics.validation import check_sample, refuse_tracers
+from neuromanifold.numerics.validation import check_rtol, check_sample, refuse_tracers
 from neuromanifold.tangent.kernel.ntk import ntk
 
 
@@ -57,6 +57,7 @@ class KernelFlow(Result):
     friction: float | None = None
 
     def __post_init__(self):
+        check_rtol(self.rtol)
         check_sample(self.start, "start")
         if np.shape(self.start) != np.shape(self.target):
             raise ValueError(
@@ -260,6 +261,8 @@ def kernel_flow(
     With `kernel=nm.infinite_ntk` the flow starts at the same outputs but follows the kernel that f,
     an `nm.MLP` or `nm.Sequential`, has at infinite width; `nm.infinite.ensemble_flow` is the mean and
     covariance over all starts.
+
+    `ridge`, `friction` and `rtol` are as for `KernelFlow`.
 
     >>> squared = lambda prediction, target: ((prediction - target) ** 2).sum() / 2
     >>> flow = kernel_flow(lambda params, x: params * x, 0.0, np.array([[1.0]]), np.array([[2.0]]), loss=squared, other=np.array([[3.0]]))

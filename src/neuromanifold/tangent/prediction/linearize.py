@@ -19,7 +19,7 @@ _HIGHEST = 16
 """Derivatives are JVPs of JVPs: 2¹⁶ evaluations of f for the last one."""
 
 
-def linearize(f: Any, params: Params, *, order: int = 1) -> FunctionModel:
+def linearize(f: Model, params: Params, *, order: int = 1) -> FunctionModel:
     """The first-order model  f_lin(θ, x) = f(θ₀, x) + J(x)(θ − θ₀), or the Taylor polynomial of
     higher `order`.   [teleport, Eq. 6]
 

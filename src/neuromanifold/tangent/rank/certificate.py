@@ -27,7 +27,8 @@ from neuromanifold.runtime.files import write_text
 from neuromanifold.runtime.memory import memory_budget
 from neuromanifold.tangent.rank.generators import generator_count, generators, rational_generators
 
-_GENERATOR_ENTRIES = 2**22
+_GENERATOR_ENTRIES, _SMALL_JACOBIAN = 2**23, 2**26
+_FIRST_SKETCH, _GROWTH = 64, 8
 _SLOW, _FAST = 8e-9, 1e-10
 """Seconds for an entrywise product of residues, and for a multiplication inside a matrix
 product.
@@ -90,11 +91,12 @@ class JacobianCertificate(Certificate):
         """Recompute by another prime and another route: bends by ball arithmetic alone, J by
         forward products.
 
-        False when network, parameters or data are not those of the certificate, or any number
-        differs.
+        False when network, parameters or data are not those of the certificate, or a claim about
+        them differs. Not recomputed: which rows and columns have the minor (their number is looked
+        at), and how many samples needed balls.
         """
         problem = Problem.of(net, params, x, wrt=self.wrt, balls_only=True)
-        if problem.fingerprint != self.fingerprint or problem.decisions.places != self.kinks:
+        if problem.fingerprint != self.fingerprint or not self._describes(problem):
             return False
         p, part = modular.random_prime(), problem
         if self.witness:
@@ -103,6 +105,15 @@ class JacobianCertificate(Certificate):
         directions = modular.random_residues((min(self.rank + 1, columns), columns), p)
         agrees = modular_rank(part.products(p, directions), p) == self.rank
         return agrees and self._upper_bound_holds(problem, p)
+
+    def _describes(self, problem: Problem) -> bool:
+        """Whether all that is said beside the rank is so."""
+        said = (self.shape, self.kinks, self.ties, self.rounded)
+        true = (problem.shape, problem.decisions.places, _ties(problem), _rounded(problem))
+        # A sketch mixes the columns, so the minor found in it names rows alone.
+        square = len(self.columns) == (0 if self.sketched else len(self.rows))
+        minor = square and len(self.rows) <= self.rank <= min(problem.shape)
+        return said == true and minor and modular.is_prime(self.prime)
 
     def save(self, path: str | Path) -> Path:
         """Write network, numbers and claims as a JSON file that `tools/check_certificate.py`
@@ -129,16 +140,17 @@ class JacobianCertificate(Certificate):
         if self.reason == "regions":
             return problem.graph.piecewise_linear and problem.region_bound() == self.rank
         if self.reason == "kernel vectors":
-            kernel = _kernel_vectors(problem, p)
-            return (
-                not problem.products(p, kernel).any()
-                and modular_rank(kernel, p) == self.shape[1] - self.rank
-            )
+            free, fields = problem.zero_columns, generators(problem, p)
+            weights = modular.random_residues((1, len(fields)), p)
+            unit = modular.random_residues((1, len(free)), p) * free
+            vector = modular.add(unit, modular.matmul(weights, fields, p), p)
+            nullity = int(free.sum()) + modular_rank(fields[:, ~free], p)
+            return nullity == self.shape[1] - self.rank and not problem.products(p, vector).any()
         return self.reason == "primes"
 
     def __str__(self) -> str:
         upper = _IN_WORDS.get(self.reason, f"failure probability ≤ {self.failure_probability:.1g}")
-        kinks = f", {len(self.kinks)} bends met exactly" if self.kinks else ""
+        kinks = f", {len(self.kinks)} kinks met exactly" if self.kinks else ""
         rounded = f", up to {' and '.join(self.rounded)} in float64" if self.rounded else ""
         by = f", by the columns of {_shortened(self.witness)}" if self.witness else ""
         return f"exact, {upper}{by}{kinks}{rounded}{', sketched' if self.sketched else ''}"
@@ -168,20 +180,42 @@ def certified_rank(problem: Problem, *, prove: bool) -> JacobianCertificate:
 
 
 def by_all_columns(problem: Problem, *, prove: bool) -> JacobianCertificate:
-    """The rank of J without asking the last layers first."""
+    """The rank of J without asking the last layers first; where a proof has to be looked for,
+    leaves without effect on the sample are left out.
+    """
     sketching = not prove and _is_wide(problem)
     p = modular.random_prime(bits=modular.SMALL_BITS)
     found = _reduced(problem, p, sketching)
-    reason, probability = _proof(problem, found.rank), 0.0
-    if not reason:
-        p = modular.random_prime()
+    if reason := _proof(problem, found.rank):
+        return _certificate(problem, p, found, reason, 0.0, sketching)
+    part, p = _with_effect(problem), modular.random_prime()
+    if part is problem:
         found = _by_long_prime(problem, p, found, sketching)
-        reason = _proof(problem, found.rank)
+    else:
+        sketching = not prove and _is_wide(part)
+        found = _reduced(part, p, sketching)
+    reason, probability = _proof(problem, found.rank), 0.0
     if not reason and prove:
-        found, reason = _over_enough_primes(problem, found), "primes"
+        found, reason = _over_enough_primes(part, found), "primes"
     elif not reason:
         reason, probability = "probability", problem.failure_probability(sketching)
-    return _certificate(problem, p, found, reason, probability, sketching)
+    found = found._replace(columns=_in_the_whole(problem.chosen, part.chosen, found))
+    names = () if part is problem else part.chosen.names
+    return _certificate(problem, p, found, reason, probability, sketching, names)
+
+
+def _with_effect(problem: Problem) -> Problem:
+    """The problem without the leaves whose columns all vanish because no open path runs through
+    them, as behind and before a dead layer; the problem itself where there are none, or J is large.
+    """
+    if math.prod(problem.shape) > _SMALL_JACOBIAN or not problem.zero_columns.any():
+        return problem
+    ends = np.cumsum(problem.chosen.sizes)[:-1]
+    closed = [part.all() for part in np.split(problem.zero_columns, ends)]
+    kept = [i for i, shut in zip(problem.chosen.leaves, closed, strict=True) if not shut]
+    if not kept or len(kept) == len(closed):
+        return problem
+    return problem.wrt(_only(problem.chosen, kept))
 
 
 def _certificate(
@@ -203,15 +237,26 @@ def _certificate(
         reason=reason,
         failure_probability=probability,
         kinks=decisions.places,
-        ties=int(sum((t & ~k).sum() for t, k in zip(decisions.ties, decisions.kinks, strict=True))),
+        ties=_ties(problem),
         escalated=decisions.escalated,
         sketched=sketched,
-        rounded=problem.graph.program.rounded,
+        rounded=_rounded(problem),
         wrt=None if len(problem.chosen.leaves) == len(problem.leaves) else problem.chosen.names,
         witness=witness,
         fingerprint=problem.fingerprint,
         problem=problem,
     )
+
+
+def _ties(problem: Problem) -> int:
+    """How many bends are met exactly where both sides are the same function."""
+    found = zip(problem.decisions.ties, problem.decisions.kinks, strict=True)
+    return int(sum((tie & ~kink).sum() for tie, kink in found))
+
+
+def _rounded(problem: Problem) -> tuple[str, ...]:
+    """What was computed once in float64."""
+    return problem.graph.program.rounded
 
 
 def by_last_layers(problem: Problem) -> JacobianCertificate | None:
@@ -296,11 +341,19 @@ def _is_too_large(problem: Problem) -> bool:
 
 
 def _reduced(problem: Problem, p: int, sketching: bool) -> Echelon:
+    """The rank modulo p of J, or of sketches of it with more and more columns until one has fewer
+    independent columns than it has: with high probability that is the rank of J then.
+    """
     if not sketching:
         return echelon(problem.residues(p), p)
-    matrix, rows_are_those_of_J = problem.sketch(p)
-    found = echelon(matrix, p)
-    return Echelon(found.rank, found.rows if rows_are_those_of_J else (), ())
+    most = min(problem.shape)
+    columns = min(_FIRST_SKETCH, most)
+    while True:
+        matrix, rows_are_those_of_J = problem.sketch(p, columns=columns)
+        found = echelon(matrix, p)
+        if found.rank < columns or columns == most:
+            return Echelon(found.rank, found.rows if rows_are_those_of_J else (), ())
+        columns = min(_GROWTH * columns, most)
 
 
 def _by_long_prime(problem: Problem, p: int, found: Echelon, sketching: bool) -> Echelon:
@@ -325,33 +378,29 @@ def _proof(problem: Problem, rank: int) -> str:
 
 
 def _kernel_meets(problem: Problem, rank: int) -> bool:
-    rows, columns = problem.shape
-    if rows * columns > 16 * _GENERATOR_ENTRIES:
+    """Whether unit vectors of structurally zero columns and symmetry generators span a space of
+    dimension D − rank.
+    """
+    columns = problem.shape[1]
+    if math.prod(problem.shape) > _SMALL_JACOBIAN:
         return False
     free = problem.zero_columns
     nullity, count = columns - rank, generator_count(problem)
-    if free.sum() + count < nullity or count * columns > _GENERATOR_ENTRIES:
+    entries = count * (columns - free.sum())
+    if free.sum() + count < nullity or max(entries, count * columns / 16) > _GENERATOR_ENTRIES:
         return False
-    p = modular.random_prime()
-    return int(free.sum()) + modular_rank(generators(problem, p)[:, ~free], p) == nullity
+    # A short prime that makes the rank too small, once in hundreds of times, is not met twice.
+    primes = (modular.random_prime(bits=modular.SMALL_BITS) for _ in range(2))
+    ranks = (modular_rank(generators(problem, p)[:, ~free], p) for p in primes)
+    return any(int(free.sum()) + rank == nullity for rank in ranks)
 
 
-def _kernel_vectors(problem: Problem, p: int) -> np.ndarray:
-    """Structurally zero columns as unit vectors, and symmetry generators."""
-    free = np.flatnonzero(problem.zero_columns)
-    units = np.zeros((len(free), problem.shape[1]), np.int64)
-    units[np.arange(len(free)), free] = 1
-    return np.concatenate([units, generators(problem, p)])
-
-
-def _rational_kernel(problem: Problem) -> list[list[Fraction]]:
-    """The kernel vectors in rational numbers, without those that depend on the ones before."""
-    p = modular.random_prime()
-    columns, free = problem.shape[1], np.flatnonzero(problem.zero_columns)
-    units = [[Fraction(int(i == k)) for i in range(columns)] for k in free]
-    kept = echelon(_kernel_vectors(problem, p), p).rows
-    vectors = [*units, *rational_generators(problem)]
-    return [vectors[i] for i in sorted(kept)]
+def _rational_kernel(problem: Problem) -> list[dict[int, Fraction]]:
+    """The nonzero entries of the kernel vectors, without vectors that depend on those before."""
+    p, free = modular.random_prime(), problem.zero_columns
+    kept, vectors = echelon(generators(problem, p)[:, ~free], p).rows, rational_generators(problem)
+    units = [{int(k): Fraction(1)} for k in np.flatnonzero(free)]
+    return [*units, *(vectors[i] for i in sorted(kept))]
 
 
 def _over_enough_primes(problem: Problem, found: Echelon) -> Echelon:
@@ -479,7 +528,7 @@ class Claims(NamedTuple):
     columns: tuple[int, ...]
     reason: str
     failure_probability: float
-    kernel: list[list[Fraction]]
+    kernel: list[dict[int, Fraction]]
 
 
 def save(path: str | Path, problem: Problem, claims: Claims) -> Path:
@@ -509,15 +558,11 @@ def document(problem: Problem, claims: Claims) -> dict[str, Any]:
             "outputs": graph.outputs,
             "affine": graph.affine_dimension,
             "regions": _regions(problem),
-            "kernel": [_sparse(vector) for vector in claims.kernel],
+            "kernel": [[[i, str(v)] for i, v in sorted(row.items()) if v] for row in claims.kernel],
         },
         "bends": _bends(problem),
         "jacobian": _jacobian(problem),
     }
-
-
-def _sparse(vector: list[Fraction]) -> list[list[Any]]:
-    return [[i, str(v)] for i, v in enumerate(vector) if v]
 
 
 def _regions(problem: Problem) -> dict[str, Any]:

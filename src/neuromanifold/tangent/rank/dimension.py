@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +34,34 @@ class UntrustworthyRank(UserWarning):
     """A numerical rank whose spectrum has no clear gap."""
 
 
+@overload
+def functional_dimension(
+    f: Model,
+    params: Params,
+    x: Samples,
+    *,
+    exact: bool = False,
+    wrt: Any = None,
+    by_layer: Literal[False] = False,
+    rtol: float | None = None,
+    prove: bool = False,
+    smallest_gap: float = 1e3,
+    memory: int | str | None = None,
+) -> Rank: ...
+@overload
+def functional_dimension(
+    f: Model,
+    params: Params,
+    x: Samples,
+    *,
+    by_layer: Literal[True],
+    exact: bool = False,
+    wrt: Any = None,
+    rtol: float | None = None,
+    prove: bool = False,
+    smallest_gap: float = 1e3,
+    memory: int | str | None = None,
+) -> dict[str, Rank]: ...
 @follows
 def functional_dimension(
     f: Model,
@@ -47,25 +75,26 @@ def functional_dimension(
     prove: bool = False,
     smallest_gap: float = 1e3,
     memory: int | str | None = None,
-) -> Any:
-    """The batch functional dimension rank J: how many independent changes of f on the sample
-    parameters can make.   [complexity, Sec. 3.3]
+) -> Rank | dict[str, Rank]:
+    """Count the parameter directions that change f on the sample: the rank of the Jacobian J.
+    [complexity, Sec. 3.3]
 
-    `exact=False`: singular values of J in float64, any model, also under `jit` and `vmap`; the rank
-    counts those above `rtol·σ_max` (default max(n·o, D)·2.2e-16). It draws a warning where it is
-    doubtful (`nm.Rank.doubt`): a gap below `smallest_gap` between kept and dropped values, another
-    count after rows and columns are scaled to one size, or a Jacobian that changes with the last
-    bit of its arguments by more than the smallest value counted; `smallest_gap=0` asks for none of
-    this. A wide Jacobian beyond `memory` is sketched and the result says so.
+    `exact=False` takes the singular values of J in float64, for any model, also under `jit` and
+    `vmap`. The rank counts those above `rtol·σ_max` (default max(n·o, D)·2.2e-16). There is a warning
+    where it is doubtful (`nm.Rank.doubt`): the gap between kept and dropped values is below
+    `smallest_gap`, or the count changes after rows and columns are scaled to one size, or the last
+    bit of the arguments changes the Jacobian by more than the smallest value counted.
+    `smallest_gap=0` turns these checks off. A wide Jacobian beyond `memory` is sketched, and the
+    result says so.
 
-    `exact=True`: the rank of the exact rational matrix J at float parameters and float data, with
-    its certificate, for every network made of rational operations and bends (`nm.graph.trace(f, params,
-    x).exact`): dense, convolutional, residual, pooled, normalised in evaluation mode, with linear
-    attention. `prove=True` insists on a proof where a failure probability (typically 1e-13) would
-    do, at the price of a few hundred primes. Host only.
+    `exact=True` gives the rank of the exact rational matrix J at float parameters and float data,
+    with its certificate, for every network made of rational operations and comparisons
+    (`nm.graph.trace(f, params, x).exact`): dense, convolutional, residual, pooled, normalised in
+    evaluation mode, with linear attention. `prove=True` asks for a proof where otherwise a failure
+    probability (typically 1e-13) is given; it takes a few hundred primes. Host only.
 
     `wrt` picks the parameters that count (a name, a pattern, truth values); the others are
-    constants. `by_layer=True` gives the rank of each of them alone, a dict by name: their sum is at
+    constants. `by_layer=True` gives the rank of each of them alone, a dict by name; their sum is at
     least the rank of all.
 
     >>> net = nm.MLP((2, 3, 2), "identity", bias=False)
@@ -166,7 +195,7 @@ def _move(leaf: Any, rng: np.random.Generator) -> Any:
     if not is_floating(leaf):
         return leaf
     bits = rng.integers(-4, 5, np.shape(leaf))
-    return jnp.asarray(np.asarray(leaf) * (1.0 + bits * np.finfo(np.float64).eps))
+    return np.asarray(leaf) * (1.0 + bits * np.finfo(np.float64).eps)
 
 
 @follows

@@ -74,18 +74,19 @@ class Fields:
         np.add.at(fields, (self.generator, self.target), values)
         return fields % p
 
-    def fractions(self, params: Any) -> list[list[Fraction]]:
-        """The fields at θ as rational numbers."""
+    def fractions(self, params: Any) -> list[dict[int, Fraction]]:
+        """The entries of the fields at θ as rational numbers, by component."""
         self.net.check_params(params)
         extended = [Fraction(float(v)) for a in jax.tree.leaves(params) for v in np.ravel(a)] + [
             Fraction(1)
         ]
         scales = [*map(Fraction, map(float, self.net.weight_scales)), Fraction(1)]
-        fields = [[Fraction(0)] * self.net.n_params for _ in range(self.count)]
+        fields = [dict[int, Fraction]() for _ in range(self.count)]
         for g, t, s, factor, k in zip(
             self.generator, self.target, self.source, self.factor, self.scale, strict=True
         ):
-            fields[g][t] += Fraction(float(factor)) * scales[k] * extended[s]
+            entry = Fraction(float(factor)) * scales[k] * extended[s]
+            fields[g][int(t)] = fields[g].get(int(t), Fraction(0)) + entry
         return fields
 
     def combine(self, combination: Int[np.ndarray, "h g"]) -> "Fields":

@@ -41,8 +41,8 @@ def generators(problem: Problem, p: int) -> Int[np.ndarray, "g D"]:
     return _fields(net, problem).modulo(_params(net, problem), p)
 
 
-def rational_generators(problem: Problem) -> list[list[Fraction]]:
-    """The same vectors as rational numbers."""
+def rational_generators(problem: Problem) -> list[dict[int, Fraction]]:
+    """The entries of the same vectors as rational numbers, by column."""
     if (net := _described(problem)) is None:
         return []
     return _fields(net, problem).fractions(_params(net, problem))

@@ -14,8 +14,8 @@ from neuromanifold.numerics.precision import boundary
 
 
 def jacobian(f: Model, params: Params, x: Samples, *, wrt: Any = None) -> Float[Any, "rows D"]:
-    """The differential of θ ↦ f_θ(X) as a matrix (n·o, D), sample-major, in the widest dtype
-    passed.
+    """Return the derivatives of all outputs at all samples by all parameters: a matrix (n·o, D),
+    sample-major, in the widest dtype passed.
 
     `wrt` picks the parameters that count (see `nm.tangent.select`); the others are constants.
 

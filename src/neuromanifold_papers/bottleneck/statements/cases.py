@@ -3,8 +3,10 @@ random ones of every kind.
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,8 @@ from neuromanifold.bottleneck.passage import passage, squared_norm
 from neuromanifold.models.activation import Activation, leaky_relu
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
-from neuromanifold_papers.check import Check, Drops, Relation, equal
+from neuromanifold_papers.check import Check, Drops, Relation, at_least, at_most, equal
+from neuromanifold_papers.statement import statement
 
 PAPER = "bottleneck"
 EPS = float(np.finfo(np.float64).eps)
@@ -35,8 +38,8 @@ class Case:
     net: MLP
     params: Params
     x: np.ndarray
-    slope: float
-    kind: str
+    slope: float = 0.0
+    kind: str = "small"
 
     @property
     def squared_norm(self) -> float:
@@ -95,13 +98,11 @@ def lattice(
         if len(widths) == 2 and slope != listed[0]:
             continue  # without a hidden layer σ does not act
         sizes = [(b, a) for a, b in itertools.pairwise(widths)]
-        for entries in itertools.product(values, repeat=sum(a * b for a, b in sizes)):
-            yield network(
-                _cut(entries, sizes),
-                _POINTS[widths[0]],
-                slope=slope,
-                kind="every weight in −1, 0, 1",
-            )
+        ends = np.cumsum([a * b for a, b in sizes])
+        for entries in itertools.product(values, repeat=int(ends[-1])):
+            parts = zip(np.split(np.array(entries), ends[:-1]), sizes, strict=True)
+            weights = [part.reshape(size) for part, size in parts]
+            yield network(weights, _POINTS[widths[0]], slope=slope, kind="every weight in −1, 0, 1")
 
 
 def biased_lattice(slopes: Iterable[float] = SLOPES) -> Iterator[Case]:
@@ -120,12 +121,10 @@ def biased_lattice(slopes: Iterable[float] = SLOPES) -> Iterator[Case]:
         )
 
 
-def _cut(entries: Sequence[float], sizes: Iterable[tuple[int, int]]) -> list[np.ndarray]:
-    found, at = [], 0
-    for rows, columns in sizes:
-        found.append(np.reshape(entries[at : at + rows * columns], (rows, columns)))
-        at += rows * columns
-    return found
+def drawn(rng: np.random.Generator, widths: Sequence[int], x: Any, **said: Any) -> Case:
+    """A network with standard normal weights and biases."""
+    weights = [rng.normal(size=(b, a)) for a, b in itertools.pairwise(widths)]
+    return network(weights, x, biases=[rng.normal(size=len(W)) for W in weights], **said)
 
 
 def random_networks(
@@ -194,25 +193,48 @@ def nearly_isometric(
     )
 
 
-def outputs(net: MLP, params: Params, x: Any) -> np.ndarray:
-    """f_θ(x) in float64, on the host."""
-    return passage(net, params, x).preactivations[-1]
+def fractions(entries: Any) -> Any:
+    """An array of fractions."""
+    return np.array(entries, object) * Fraction(1)
 
 
-def compare(left: Any, relation: Relation, right: Any, rounding: float, **options: Any) -> Check:
+def rational_rank(rows: Iterable[Iterable[Any]]) -> int:
+    """The rank of a matrix of fractions or integers."""
+    import flint
+
+    return flint.fmpq_mat(
+        [[flint.fmpq(v.numerator, v.denominator) for v in row] for row in rows]
+    ).rank()
+
+
+def outputs(case: Any, x: Any = None) -> np.ndarray:
+    """f_θ in float64, on the host, at the points of the case or at others."""
+    return passage(case.net, case.params, case.x if x is None else x).preactivations[-1]
+
+
+def missed(case: Any, wanted: Any) -> float:
+    """By how much the outputs at the points of the case differ from those wanted, at most."""
+    return float(np.abs(outputs(case) - wanted).max())
+
+
+def jacobians(case: Any) -> np.ndarray:
+    """Jf at the points of the case."""
+    return passage(case.net, case.params, case.x).jacobian()
+
+
+def compare(left: Any, relation: Relation, right: Any, rounding: float, **said: Any) -> Check:
     """Both sides relative to their size where it exceeds 8, so that margins compare; `rounding`
     is in the units of the sides.
     """
     size = max(abs(left), abs(right))
     scale = 1.0 if size <= 8 or not np.isfinite(size) else size
-    return Check(
-        float(left / scale), float(right / scale), relation, float(rounding / scale), **options
-    )
+    check = {"=": equal, "<=": at_most, ">=": at_least}[relation]
+    return check(float(left / scale), float(right / scale), float(rounding / scale), **said)
 
 
-def worst(checks: Iterable[Check], hypotheses: Mapping[str, Any], drops: Drops = ()) -> Check:
+def worst(checks: Iterable[Check], drops: Drops = (), **said: Any) -> Check:
     """The check with the smallest margin, standing for all of one case; `drops` are the parts
-    left out, the whole where nothing is left.
+    left out, the whole where nothing is left; further names are hypotheses.
     """
     listed = list(checks)
     if not listed and not drops:
@@ -221,11 +243,10 @@ def worst(checks: Iterable[Check], hypotheses: Mapping[str, Any], drops: Drops =
             "`outside`."
         )
     if not listed:
-        return equal(
-            0, 0, drops=tuple(replace(drop, parts=None) for drop in drops), hypotheses=hypotheses
-        )
+        return equal(0, 0, drops=tuple(replace(drop, parts=None) for drop in drops), **said)
     least = min(listed, key=lambda check: check.margin)
-    return replace(least, hypotheses=hypotheses, comparisons=len(listed), drops=drops)
+    known = equal(0, 0, **said).hypotheses
+    return replace(least, hypotheses=known, comparisons=len(listed), drops=drops)
 
 
 def show(case: Case) -> str:
@@ -254,20 +275,16 @@ def parameter_gradients(case: Case, step: float = 2.0**-20) -> np.ndarray:
     """∂f(x)/∂θ by moving one parameter at a time: f is affine in each inside a region, so dyadic
     numbers make it exact.
     """
-    base = outputs(case.net, case.params, case.x)
-    columns = []
+    base, columns, params = outputs(case), [], list(case.params)
     for layer, part in enumerate(case.params):
         for field in ("weight", "bias"):
             values = getattr(part, field)
             for at in np.ndindex(values.shape) if values is not None else ():
                 moved = np.array(values, np.float64)
                 moved[at] += step
-                params = (
-                    *case.params[:layer],
-                    part._replace(**{field: moved}),
-                    *case.params[layer + 1 :],
-                )
-                columns.append((outputs(case.net, params, case.x) - base) / step)
+                params[layer] = part._replace(**{field: moved})
+                columns.append((outputs(replace(case, params=tuple(params))) - base) / step)
+        params[layer] = part
     return np.stack(columns, axis=-1)
 
 
@@ -276,3 +293,9 @@ def open_region(case: Case) -> bool:
     return all(
         bool(np.all(z != 0)) for z in passage(case.net, case.params, case.x).preactivations[:-1]
     )
+
+
+numeric = partial(statement, method="float64")
+"""A statement that is measured in float64."""
+of_networks = partial(numeric, show=show)
+"""One whose cases are networks."""

@@ -2,22 +2,15 @@
 [bottleneck, Sec. 3.1]
 """
 
-import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
 from neuromanifold.bottleneck import jacobian_rank
 from neuromanifold.bottleneck.passage import passage
-from neuromanifold_papers.bottleneck.statements.cases import (
-    EPS,
-    SLOPES,
-    Case,
-    network,
-    outputs,
-    show,
-)
+from neuromanifold_papers.bottleneck.statements import cases
+from neuromanifold_papers.bottleneck.statements.cases import EPS, Case, network
 from neuromanifold_papers.check import Check, at_least, equal
 from neuromanifold_papers.statement import control, statement
 
@@ -29,19 +22,9 @@ def circle_points(rng: np.random.Generator, draws: int) -> list[np.ndarray]:
     """Rational points of the circle, those of small height and then random ones, all in one
     case.
     """
-    pairs = [(m, n) for m in range(1, 6) for n in range(m)] + rng.integers(
-        1, 50, size=(draws, 2)
-    ).tolist()
-    return [
-        np.array(
-            [((m * m - n * n) / (m * m + n * n), 2 * m * n / (m * m + n * n)) for m, n in pairs]
-        )
-    ]
-
-
-def circle_tangents(points: np.ndarray) -> np.ndarray:
-    """The tangent of the circle at each point, as a column."""
-    return np.stack([-points[:, 1], points[:, 0]], axis=1)[:, :, None]
+    small = [(m, n) for m in range(1, 6) for n in range(m)]
+    m, n = np.array(small + rng.integers(1, 50, size=(draws, 2)).tolist()).T
+    return [np.stack([m * m - n * n, 2 * m * n], axis=1) / (m * m + n * n)[:, None]]
 
 
 def through_a_line(rng: np.random.Generator, draws: int) -> Iterator[Case]:
@@ -49,50 +32,31 @@ def through_a_line(rng: np.random.Generator, draws: int) -> Iterator[Case]:
     yield network([[[1.0, 0.0]], [[1.0], [0.0]]], np.zeros((1, 2)), slope=1.0, kind="projection")
     for _ in range(draws):
         w = int(rng.integers(1, 6))
-        widths = (2, w, 1, w, 2)
-        weights = [rng.normal(size=(b, a)) for a, b in itertools.pairwise(widths)]
-        biases = [rng.normal(size=len(W)) for W in weights]
-        yield network(
-            weights, np.zeros((1, 2)), slope=float(rng.choice(SLOPES)), biases=biases, kind="random"
-        )
-
-
-def _rounding(case: Case) -> float:
-    """What rounding of the angle and in every layer can do to the output of points of size 1."""
-    parts = [
-        (np.linalg.norm(p.weight), 0.0 if p.bias is None else np.linalg.norm(p.bias))
-        for p in case.params
-    ]
-    return 64 * EPS * float(np.prod([1 + w + b for w, b in parts]))
+        slope = float(rng.choice(cases.SLOPES))
+        yield cases.drawn(rng, (2, w, 1, w, 2), np.zeros((1, 2)), slope=slope, kind="random")
 
 
 @statement(
     "ranks (circle, Rank_J)",
     circle_points,
-    control(
-        "the whole plane instead of the tangent",
-        lambda: np.array([[1.0, 0.0]]),
-        tangents=lambda points: np.broadcast_to(np.eye(2), (len(points), 2, 2)),
-    ),
+    control("the whole plane instead of the tangent", lambda: np.array([[1.0, 0.0]]), columns=2),
     show=lambda points: f"{len(points)} rational points of the circle",
 )
-def measure_circle_tangents(
-    points: np.ndarray, tangents: Callable[[np.ndarray], np.ndarray] = circle_tangents
-) -> Check:
+def measure_circle_tangents(points: np.ndarray, columns: int = 1) -> Check:
     """The identity on the circle has Rank_J = 1.
 
-    The rank of the identity on the circle's tangents.
+    The rank of the identity on the circle's tangents, the first columns of the frames of tangent and
+    normal.
     """
-    rank = jacobian_rank(_PLANE.net, _PLANE.params, points, tangents=tangents(points))
+    frames = np.stack([points[:, ::-1] * (-1, 1), points], axis=2)[:, :, :columns]
+    rank = jacobian_rank(_PLANE.net, _PLANE.params, points, tangents=frames)
     return equal(int(rank), 1, cases=len(points), points="rational")
 
 
-@statement(
+@cases.of_networks(
     "ranks (circle, Rank_BN)",
     through_a_line,
     control("inner dimension 2: the identity of the plane misses by 0", lambda: _PLANE),
-    method="float64",
-    show=show,
 )
 def measure_circle(case: Case) -> Check:
     """No continuous f = h∘g through ℝ¹ is the identity on the circle: it misses some point by 1
@@ -116,7 +80,9 @@ def measure_circle(case: Case) -> Check:
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         low, high = (middle, high) if value(middle) * sign > 0 else (low, middle)
-    x = np.array([[math.cos(low), math.sin(low)]])
-    pair = np.concatenate([x, -x])
-    error = float(np.linalg.norm(outputs(case.net, case.params, pair) - pair, axis=1).max())
-    return at_least(error, 1.0, _rounding(case), network=case.kind, slope=case.slope)
+    pair = np.array([[math.cos(low), math.sin(low)], [-math.cos(low), -math.sin(low)]])
+    error = float(np.linalg.norm(cases.outputs(case, pair) - pair, axis=1).max())
+    # What rounding of the angle and in every layer can do to the output of points of size 1.
+    parts = [1 + sum(float(np.linalg.norm(v)) for v in p if v is not None) for p in case.params]
+    rounding = 64 * EPS * math.prod(parts)
+    return at_least(error, 1.0, rounding, network=case.kind, slope=case.slope)

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -17,22 +17,12 @@ from neuromanifold.bottleneck import (
 )
 from neuromanifold.bottleneck.cost import CostExpansion
 from neuromanifold.models.init import Layer
-from neuromanifold_papers.bottleneck.statements.cases import (
-    EPS,
-    Case,
-    compare,
-    lattice,
-    network,
-    random_networks,
-    show,
-    worst,
-)
+from neuromanifold_papers.bottleneck.statements import cases
+from neuromanifold_papers.bottleneck.statements.cases import EPS, Case, compare, network, worst
 from neuromanifold_papers.check import Check, at_least, equal, inside
-from neuromanifold_papers.statement import control, statement
+from neuromanifold_papers.statement import control, named
 
 RTOL = 1e-10
-
-
 Spectrum = tuple[tuple[float, ...], tuple[int, int], int, int]
 
 
@@ -64,26 +54,16 @@ def spectra(rng: np.random.Generator, draws: int) -> Iterator[Spectrum]:
         yield tuple(s.tolist()), (shape[0], shape[1]), index, int(rng.integers(1, 40))
 
 
-def show_spectrum(case: Spectrum) -> str:
-    s, shape, seed, depth = case
-    return f"s, shape, seed, depth = {s}, {shape}, {seed}, {depth}"
-
-
-def _spectrum_hypotheses(case: Spectrum) -> dict[str, Any]:
-    s, shape, _, depth = case
-    return {"rank": len(s), "shape": str(shape), "depth": depth}
-
-
-def factorisations(rng: np.random.Generator, draws: int) -> Iterator[Case]:
-    """Linear networks: all with weights −1, 0, 1 on small shapes, then random and nearly
-    balanced ones.
-    """
-    yield from lattice(slopes=(1.0,))
-    yield from random_networks(rng, 4 * draws, slopes=(1.0,), biased=(False,))
+of_spectra = partial(
+    cases.numeric,
+    show=named("s, shape, seed, depth"),
+    covers=lambda case: {"rank": len(case[0]), "shape": str(case[1]), "depth": case[3]},
+)
+"""A statement whose cases are spectra."""
 
 
 def singular_values(A: np.ndarray) -> np.ndarray:
-    s = np.linalg.svd(A, compute_uv=False)
+    s = np.linalg.svdvals(A)
     return s[s > RTOL * s[0]]
 
 
@@ -105,21 +85,17 @@ def third_order(s: np.ndarray, depth: int) -> float:
     )
 
 
-def remainder(found: CostExpansion, depth: int) -> float:
-    """What the expansion leaves out."""
-    return found.remainder(depth)
-
-
-@statement(
+@cases.of_networks(
     "linear",
-    factorisations,
+    lambda rng, draws: itertools.chain(
+        cases.lattice(slopes=(1.0,)),
+        cases.random_networks(rng, 4 * draws, slopes=(1.0,), biased=(False,)),
+    ),
     control(
         "exponent 2/(L+1)",
         lambda: network([np.diag([0.5, 0.1]) ** 0.25] * 4, np.eye(2), slope=1.0),
         least=lambda s, depth: depth / (depth + 1) * linear_cost(s, depth + 1),
     ),
-    method="float64",
-    show=show,
 )
 def measure_factorisation(
     case: Case, least: Callable[[np.ndarray, int], float] = linear_cost
@@ -129,12 +105,10 @@ def measure_factorisation(
     A = reduce(lambda a, W: W @ a, weights, np.eye(case.net.widths[0]))
     norm = sum(float(np.sum(W**2)) for W in weights)
     cost = least(singular_values(A), len(weights))
-    return compare(
-        norm, ">=", cost, 64 * EPS * len(weights) * (1 + norm), hypotheses=case.hypotheses
-    )
+    return compare(norm, ">=", cost, 64 * EPS * len(weights) * (1 + norm))
 
 
-@statement(
+@of_spectra(
     "linear (minimiser)",
     spectra,
     control(
@@ -142,8 +116,6 @@ def measure_factorisation(
         lambda: ((4.0,), (1, 1), 0, 2),
         factorise=lambda A, depth: (Layer(A), Layer(np.eye(1))),
     ),
-    method="float64",
-    show=show_spectrum,
 )
 def measure_minimiser(
     case: Spectrum, factorise: Callable[[np.ndarray, int], Any] = balanced_factors
@@ -158,29 +130,24 @@ def measure_minimiser(
     factors = [p.weight for p in factorise(A, depth)]
     product = reduce(lambda a, W: W @ a, factors, np.eye(shape[1]))
     norm, closed = sum(float(np.sum(W**2)) for W in factors), linear_cost(np.array(s), depth)
-    error = 64 * EPS * depth * (1 + closed)
+    error, gap = 64 * EPS * depth * (1 + closed), float(np.abs(product - A).max())
     return worst(
         [
-            compare(
-                float(np.abs(product - A).max()), "=", 0.0, 64 * EPS * depth * max(s, default=1.0)
-            ),
+            compare(gap, "=", 0.0, 64 * EPS * depth * max(s, default=1.0)),
             compare(norm, "=", closed, error),
             compare(representation_cost(A, depth), "=", closed, error),
-        ],
-        _spectrum_hypotheses(case),
+        ]
     )
 
 
-@statement(
+@of_spectra(
     "expansion",
     spectra,
     control(
-        "‖log₊AᵀA‖²/L in the last term",
+        "the third correction subtracted, so that the rest has it twice",
         lambda: ((3.0,), (1, 1), 0, 64),
-        printed=lambda A, depth: expansion(A, depth) + math.log(9.0) ** 2 / (2 * depth),
+        printed=lambda A, depth: expansion(A, depth) - cost_expansion(A).r3 / depth**2,
     ),
-    method="float64",
-    show=show_spectrum,
 )
 def measure_expansion(
     case: Spectrum, printed: Callable[[np.ndarray, int], float] = expansion
@@ -190,15 +157,11 @@ def measure_expansion(
     A, values = with_singular_values(s, shape, seed), np.array(s)
     rest = representation_cost(A, depth, rtol=RTOL) - printed(A, depth)
     condition = float(values.max() / values.min()) ** 2 if s else 1.0
-    rounding = (
-        64 * EPS * (depth * (1 + len(s)) + condition) * (1 + float(np.sum(np.log(values) ** 2)))
-    )
-    return compare(
-        abs(rest), "<=", third_order(values, depth), rounding, hypotheses=_spectrum_hypotheses(case)
-    )
+    size = (depth * (1 + len(s)) + condition) * (1 + float(np.sum(np.log(values) ** 2)))
+    return compare(abs(rest), "<=", third_order(values, depth), 64 * EPS * size)
 
 
-@statement(
+@of_spectra(
     "expansion (order)",
     spectra,
     control(
@@ -206,10 +169,10 @@ def measure_expansion(
         lambda: ((3.0,), (1, 1), 0, 1),
         rest=lambda found, depth: found.remainder(depth) + found.r2 / depth,
     ),
-    method="float64",
-    show=show_spectrum,
 )
-def measure_order(case: Spectrum, rest: Callable[[CostExpansion, int], float] = remainder) -> Check:
+def measure_order(
+    case: Spectrum, rest: Callable[[CostExpansion, int], float] = CostExpansion.remainder
+) -> Check:
     """The remainder of the expansion is O(L⁻²): it falls at least fourfold when the depth
     doubles.
 
@@ -220,17 +183,7 @@ def measure_order(case: Spectrum, rest: Callable[[CostExpansion, int], float] = 
     found, L = cost_expansion(with_singular_values(s, shape, seed), rtol=RTOL), depth * 2**12
     near, far = abs(rest(found, L)), abs(rest(found, 2 * L))
     if far <= 1e-3 * EPS:
-        return equal(
-            2,
-            2,
-            drops=inside("the remainder is below rounding"),
-            hypotheses=_spectrum_hypotheses(case),
-        )
+        return equal(2, 2, drops=inside("the remainder is below rounding"))
     next_term = 2 / 3 * float(np.sum(np.log(np.array(s)) ** 4))
     share = 4 * next_term / (abs(found.r3) * L) if abs(found.r3) > 1e-12 else 0.0
-    return at_least(
-        math.log2(near / far),
-        2.0,
-        min(1.0, share) + 64 * EPS,
-        hypotheses=_spectrum_hypotheses(case),
-    )
+    return at_least(math.log2(near / far), 2.0, min(1.0, share) + 64 * EPS)

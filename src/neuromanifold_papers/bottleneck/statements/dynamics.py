@@ -2,12 +2,12 @@
 
 import itertools
 from collections.abc import Callable, Iterator
-from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from neuromanifold_papers.bottleneck.statements.cases import EPS, compare, worst
+from neuromanifold_papers.bottleneck.statements import cases
 from neuromanifold_papers.bottleneck.summary_statistics import (
     descent,
     summary_cost,
@@ -16,59 +16,46 @@ from neuromanifold_papers.bottleneck.summary_statistics import (
     summary_step,
 )
 from neuromanifold_papers.check import Check, equal
-from neuromanifold_papers.statement import control, statement
+from neuromanifold_papers.statement import control, named, statement
 
-Vector = tuple[Fraction, ...]
-
-
-_F = Fraction
-
-
-# Rational unit vectors in one, two and three dimensions.
-_AXES: tuple[Vector, ...] = (
-    (_F(1),),
-    (_F(1), _F(0)),
-    (_F(-3, 5), _F(4, 5)),
-    (_F(1, 3), _F(-2, 3), _F(2, 3)),
-)
-
-
+# Rational unit vectors in one, two and three dimensions, by their entries times 1, 1, 5 and 3.
+_AXES = (((1,), 1), ((1, 0), 1), ((-3, 4), 5), ((1, -2, 2), 3))
 _DECIDED = (
     "every v, w and dimension: rotations bring w to e₁ and v into a plane, and both sides are "
     "polynomials of "
-    "degree 4 at most"
-    "in each coordinate, which five values of each decide"
+    "degree 4 at most in each coordinate, which five values of each decide"
 )
 
 
-def grid(rng: np.random.Generator, draws: int) -> Iterator[tuple[Vector, Vector]]:
+Exact = tuple[np.ndarray, np.ndarray]
+"""v and w, in fractions."""
+
+
+def grid(rng: np.random.Generator, draws: int) -> Iterator[Exact]:
     """v on the lattice {−2, …, 2}^d for each axis w."""
-    for w in _AXES:
+    for w, scale in _AXES:
         for v in itertools.product(range(-2, 3), repeat=len(w)):
-            yield tuple(_F(x) for x in v), w
+            yield cases.fractions(v), cases.fractions(w) / scale
 
 
-def dot(a: Vector, b: Vector) -> Fraction:
-    """aᵀb."""
-    return sum((x * y for x, y in zip(a, b, strict=True)), _F(0))
+def cost(v: np.ndarray, target: np.ndarray) -> Any:
+    """‖vvᵀ − target‖² by its entries; target = wwᵀ without noise."""
+    return np.sum((np.outer(v, v) - target) ** 2)
 
 
-def cost(v: Vector, w: Vector) -> Fraction:
-    """‖vvᵀ − wwᵀ‖² by its entries."""
-    pairs = itertools.product(range(len(v)), repeat=2)
-    return sum(((v[i] * v[j] - w[i] * w[j]) ** 2 for i, j in pairs), _F(0))
+def along(f: Callable[[np.ndarray], Any], v: np.ndarray, u: np.ndarray) -> Any:
+    """∂f(v) along u by five points, exact for polynomials of degree 4."""
+    return (f(v - 2 * u) - 8 * f(v - u) + 8 * f(v + u) - f(v + 2 * u)) / 12
 
 
-def velocity(v: Vector, w: Vector) -> Vector:
-    """−∇C by the five-point stencil, which is exact on polynomials of degree 4."""
+def gradient(f: Callable[[np.ndarray], Any], v: np.ndarray) -> np.ndarray:
+    """∇f(v), of a polynomial of degree 4."""
+    return np.array([along(f, v, e) for e in cases.fractions(np.eye(len(v), dtype=int))])
 
-    def moved(i: int, step: int) -> Fraction:
-        return cost((*v[:i], v[i] + step, *v[i + 1 :]), w)
 
-    return tuple(
-        -(moved(i, -2) - 8 * moved(i, -1) + 8 * moved(i, 1) - moved(i, 2)) / 12
-        for i in range(len(v))
-    )
+def velocity(v: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """−∇C."""
+    return -gradient(lambda u: cost(u, np.outer(w, w)), v)
 
 
 def axis_rate(norm: Any, along: Any) -> Any:
@@ -84,10 +71,6 @@ def rest_rate(norm: Any, across: Any) -> Any:
 def printed_cost(norm: Any, along: Any) -> Any:
     """‖v‖⁴ − 2(wᵀv)² + 1."""
     return norm**2 - 2 * along + 1
-
-
-def _statistics(v: Vector, w: Vector) -> tuple[Fraction, Fraction]:
-    return dot(v, w) ** 2, dot(v, v) - dot(v, w) ** 2
 
 
 Start = tuple[np.ndarray, np.ndarray]
@@ -114,30 +97,11 @@ def noise_bound(size: float, norm: float) -> float:
     return 8 * size * norm
 
 
-def noisy(
-    rng: np.random.Generator, draws: int
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """(v, w, E) with noise of every size."""
-    for v, w in starts(rng, 2 * draws):
-        yield v, w, 10.0 ** rng.uniform(-6, 0) * rng.normal(size=(len(w), len(w)))
+exact = partial(statement, show=named("v, w"), exhaustive=_DECIDED)
+_HALF = (cases.fractions((1, 1)), cases.fractions((1, 0)))
 
 
-def _show_vectors(case: tuple[Vector, Vector]) -> str:
-    return "; ".join(
-        f"{name} = ({', '.join(map(str, part))})" for name, part in zip("vw", case, strict=True)
-    )
-
-
-def _show_start(case: tuple[np.ndarray, ...]) -> str:
-    return "; ".join(
-        f"{name} = np.array({part.tolist()})" for name, part in zip("vwE", case, strict=False)
-    )
-
-
-_HALF = ((_F(1), _F(1)), (_F(1), _F(0)))
-
-
-@statement(
+@exact(
     "Sec 5 (along w)",
     grid,
     control(
@@ -145,17 +109,15 @@ _HALF = ((_F(1), _F(1)), (_F(1), _F(0)))
         lambda: _HALF,
         rate=lambda norm, along: axis_rate(norm, along) / 2,
     ),
-    show=_show_vectors,
-    exhaustive=_DECIDED,
 )
-def measure_axis(case: tuple[Vector, Vector], rate: Callable[[Any, Any], Any] = axis_rate) -> Check:
+def measure_axis(case: Exact, rate: Callable[[Any, Any], Any] = axis_rate) -> Check:
     """Gradient flow on ‖vvᵀ − wwᵀ‖² has ∂ₜ(wᵀv)² = −8(‖v‖² − 1)(wᵀv)²."""
     v, w = case
-    left = 2 * dot(v, w) * dot(w, velocity(v, w))
-    return equal(left, rate(dot(v, v), _statistics(v, w)[0]), dimension=len(v))
+    left = 2 * (v @ w) * (w @ velocity(v, w))
+    return equal(left, rate(v @ v, (v @ w) ** 2), dimension=len(v))
 
 
-@statement(
+@exact(
     "Sec 5 (across w)",
     grid,
     control(
@@ -163,15 +125,12 @@ def measure_axis(case: tuple[Vector, Vector], rate: Callable[[Any, Any], Any] = 
         lambda: _HALF,
         rate=lambda norm, across: rest_rate(norm - 1, across),
     ),
-    show=_show_vectors,
-    exhaustive=_DECIDED,
 )
-def measure_rest(case: tuple[Vector, Vector], rate: Callable[[Any, Any], Any] = rest_rate) -> Check:
+def measure_rest(case: Exact, rate: Callable[[Any, Any], Any] = rest_rate) -> Check:
     """Gradient flow on ‖vvᵀ − wwᵀ‖² has ∂ₜ‖(1 − wwᵀ)v‖² = −8‖v‖²‖(1 − wwᵀ)v‖²."""
     v, w = case
-    across = tuple(x - dot(v, w) * y for x, y in zip(v, w, strict=True))
-    left = 2 * dot(across, velocity(v, w))
-    return equal(left, rate(dot(v, v), _statistics(v, w)[1]), dimension=len(v))
+    left = 2 * (v - (v @ w) * w) @ velocity(v, w)
+    return equal(left, rate(v @ v, v @ v - (v @ w) ** 2), dimension=len(v))
 
 
 @statement(
@@ -183,7 +142,7 @@ def measure_rest(case: tuple[Vector, Vector], rate: Callable[[Any, Any], Any] = 
         rates=lambda u: printed_rates(u) / 2,
     ),
     method="integration",
-    show=_show_start,
+    show=named("v, w"),
 )
 def measure_flow(case: Start, rates: Any = None) -> Check:
     """The two equations are self-consistent: integrated alone they follow the statistics of the
@@ -194,38 +153,38 @@ def measure_flow(case: Start, rates: Any = None) -> Check:
     from scipy.integrate import solve_ivp
 
     v, w = case
-    options: dict[str, Any] = {
-        "rtol": 1e-10,
-        "atol": 1e-12,
-        "t_eval": np.linspace(0, 0.5, 8),
-        "method": "DOP853",
-    }
-    high = solve_ivp(lambda _, a: -4 * ((a @ a) * a - (w @ a) * w), (0, 0.5), v, **options).y.T
-    low = solve_ivp(
-        lambda _, u: (rates or printed_rates)(u), (0, 0.5), summary_statistics(v, w)[0], **options
-    ).y.T
+
+    def followed(field: Callable[[Any], Any], start: np.ndarray) -> np.ndarray:
+        times, wanted = np.linspace(0, 0.5, 8), {"rtol": 1e-10, "atol": 1e-12}
+        flow = partial(solve_ivp, t_eval=times, method="DOP853", **wanted)
+        return flow(lambda _, at: field(at), (0, 0.5), start).y.T
+
+    high = followed(lambda a: -4 * ((a @ a) * a - (w @ a) * w), v)
+    low = followed(rates or printed_rates, summary_statistics(v, w)[0])
     missed = float(np.abs(summary_statistics(high, w) - low).max())
     agrees = float(np.abs(printed_rates(low[-1]) - summary_rates(low[-1])).max())
     size = 1 + float(low.max())
-    return worst(
+    return cases.worst(
         [
-            compare(missed, "=", 0.0, 1e4 * 1e-10 * size),
-            compare(agrees, "=", 0.0, 64 * EPS * size**2),
+            cases.compare(missed, "=", 0.0, 1e4 * 1e-10 * size),
+            cases.compare(agrees, "=", 0.0, 64 * cases.EPS * size**2),
         ],
-        {"dimension": len(v)},
+        dimension=len(v),
     )
 
 
-@statement(
+@cases.numeric(
     "Sec 5 (noise)",
-    noisy,
+    lambda rng, draws: (
+        (v, w, 10.0 ** rng.uniform(-6, 0) * rng.normal(size=(len(w), len(w))))
+        for v, w in starts(rng, 2 * draws)
+    ),
     control(
         "half of it, at v = 4w and E = wwᵀ",
         lambda: (np.array([4.0, 0.0]), np.array([1.0, 0.0]), np.diag([1.0, 0.0])),
         bound=lambda size, norm: noise_bound(size, norm) / 2,
     ),
-    method="float64",
-    show=_show_start,
+    show=named("v, w, E"),
 )
 def measure_noise(
     case: tuple[np.ndarray, np.ndarray, np.ndarray],
@@ -243,16 +202,11 @@ def measure_noise(
     assert np.allclose(path[1] - clean[1], 1e-3 * extra, atol=1e-12)
     changed = max(abs(float(2 * (w @ v) * (w @ extra))), abs(float(2 * across @ extra)))
     norm, size = float(v @ v), float(np.linalg.norm(E, ord=2))
-    return compare(
-        changed / size,
-        "<=",
-        bound(size, norm) / size,
-        64 * EPS * (1 + norm),
-        hypotheses={"dimension": len(v)},
-    )
+    most, rounding = bound(size, norm) / size, 64 * cases.EPS * (1 + norm)
+    return cases.compare(changed / size, "<=", most, rounding, dimension=len(v))
 
 
-@statement(
+@exact(
     "Sec 5 (cost)",
     grid,
     control(
@@ -260,18 +214,14 @@ def measure_noise(
         lambda: _HALF,
         formula=lambda norm, along: norm - 2 * along + 1,
     ),
-    show=_show_vectors,
-    exhaustive=_DECIDED,
 )
-def measure_cost(
-    case: tuple[Vector, Vector], formula: Callable[[Any, Any], Any] = printed_cost
-) -> Check:
+def measure_cost(case: Exact, formula: Callable[[Any, Any], Any] = printed_cost) -> Check:
     """C(v) = ‖v‖⁴ − 2(wᵀv)² + 1 at E = 0."""
     v, w = case
-    return equal(cost(v, w), formula(dot(v, v), dot(v, w) ** 2), dimension=len(v))
+    return equal(cost(v, np.outer(w, w)), formula(v @ v, (v @ w) ** 2), dimension=len(v))
 
 
-@statement(
+@cases.numeric(
     "Sec 5 (descent)",
     starts,
     control(
@@ -279,8 +229,7 @@ def measure_cost(
         lambda: (np.array([0.5, 0.5]), np.array([1.0, 0.0])),
         noise=0.1 * np.eye(2),
     ),
-    method="float64",
-    show=_show_start,
+    show=named("v, w"),
 )
 def measure_descent(case: Start, noise: np.ndarray | None = None) -> Check:
     """At E = 0 the costs of gradient descent are a function of the two statistics of v(0) alone,
@@ -291,16 +240,10 @@ def measure_descent(case: Start, noise: np.ndarray | None = None) -> Check:
     """
     v, w = case
     path, costs = descent(v, w, rate=0.02, steps=10, noise=noise)
-    u = summary_statistics(v, w)
-    missed = 0.0
+    u, gaps = summary_statistics(v, w), []
     for t in range(10):
         u = summary_step(u, 0.02)
-        found = summary_statistics(path[t + 1], w)
-        missed = max(
-            missed,
-            float(np.abs(found - u).max()),
-            float(np.abs(costs[:, t] - summary_cost(u)).max()),
-        )
-    return compare(
-        missed, "=", 0.0, 64 * EPS * 10 * (1 + float(v @ v) ** 2), hypotheses={"dimension": len(v)}
-    )
+        gaps += [summary_statistics(path[t + 1], w) - u, costs[:, t] - summary_cost(u)]
+    missed = max(float(np.abs(gap).max()) for gap in gaps)
+    rounding = 64 * cases.EPS * 10 * (1 + float(v @ v) ** 2)
+    return cases.compare(missed, "=", 0.0, rounding, dimension=len(v))

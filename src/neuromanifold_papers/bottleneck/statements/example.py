@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,9 @@ from neuromanifold_papers.bottleneck.example20 import (
     example20_excess,
     representation_lipschitz,
 )
-from neuromanifold_papers.bottleneck.statements.cases import EPS, compare, outputs, worst
+from neuromanifold_papers.bottleneck.statements import cases
 from neuromanifold_papers.check import Check
-from neuromanifold_papers.statement import control, statement
+from neuromanifold_papers.statement import control
 
 Depth = tuple[int, float]
 
@@ -62,12 +63,10 @@ def _excess(depth: int, gamma: float) -> float:
     return (depth - 2) / 2 * (24 * epsilon**2 + 24 * epsilon**4)
 
 
-def least_lipschitz(excess: float) -> float:
-    """√(√2/(‖θ‖² − 3L)): what P 13 demands of C, as ‖Jf(x) − Jf(y)‖_* = √2 across x₁ = x₂."""
-    return math.sqrt(math.sqrt(2) / excess)
+of_depths = partial(cases.numeric, covers=lambda case: {"depth": case[0], "γ": round(case[1], 2)})
 
 
-@statement(
+@of_depths(
     "Ex 20",
     depths,
     control(
@@ -75,24 +74,17 @@ def least_lipschitz(excess: float) -> float:
         lambda: (8, 0.75),
         points=np.array([[-1.0, -1.0, 0.0]]),
     ),
-    method="float64",
 )
 def measure_example(case: Depth, points: np.ndarray = _CUBE) -> Check:
     """The printed weights represent (x₁, x₂, x₃ + σ(x₁ − x₂)) on [0, 1]³."""
     depth, gamma = case
     net, params = example20(depth, gamma=gamma)
-    missed = float(np.abs(outputs(net, params, points) - wanted(points)).max())
+    gap = cases.missed(cases.Case(net, params, points), wanted(points))
     stretch = math.exp((depth - 2) / 2 * depth**-gamma)
-    return compare(
-        missed,
-        "=",
-        0.0,
-        64 * EPS * depth * stretch**3,
-        hypotheses={"depth": depth, "γ": round(gamma, 2)},
-    )
+    return cases.compare(gap, "=", 0.0, 64 * cases.EPS * depth * stretch**3)
 
 
-@statement(
+@of_depths(
     "Ex 20 (norm)",
     even_depths,
     control(
@@ -100,7 +92,6 @@ def measure_example(case: Depth, points: np.ndarray = _CUBE) -> Check:
         lambda: (2**40, 0.5),
         bound=lambda depth, gamma: excess_bound(depth, 0.75),
     ),
-    method="float64",
 )
 def measure_excess(case: Depth, bound: Callable[[int, float], float] = excess_bound) -> Check:
     """‖θ‖² = 3L + o(1) with ε = L^{−γ}, ½ < γ < 1, so that R⁽⁰⁾ = 3 and R⁽¹⁾ = 0.
@@ -110,18 +101,17 @@ def measure_excess(case: Depth, bound: Callable[[int, float], float] = excess_bo
     """
     depth, gamma = case
     closed = _excess(depth, gamma)
-    rounding = 64 * EPS * 3 * min(depth, 200)
-    checks = [compare(closed, "<=", bound(depth, gamma), rounding)]
+    rounding = 64 * cases.EPS * 3 * min(depth, 200)
+    checks = [cases.compare(closed, "<=", bound(depth, gamma), rounding)]
     if depth <= 200:
-        checks.append(
-            compare(squared_norm(*example20(depth, gamma=gamma)) - 3 * depth, "=", closed, rounding)
-        )
+        excess = squared_norm(*example20(depth, gamma=gamma)) - 3 * depth
+        checks.append(cases.compare(excess, "=", closed, rounding))
     else:
-        checks.append(compare(closed, "<=", 13 * depth ** (1 - 2 * gamma), rounding))
-    return worst(checks, {"depth": depth, "γ": round(gamma, 2)})
+        checks.append(cases.compare(closed, "<=", 13 * depth ** (1 - 2 * gamma), rounding))
+    return cases.worst(checks)
 
 
-@statement(
+@of_depths(
     "Ex 20 (divergence)",
     lambda rng, draws: [case for case in depths(rng, draws) if case[0] % 2 == 0],
     control(
@@ -129,7 +119,6 @@ def measure_excess(case: Depth, bound: Callable[[int, float], float] = excess_bo
         lambda: (100, 0.75),
         build=lambda depth, gamma: example20(depth, epsilon=0.0),
     ),
-    method="float64",
 )
 def measure_divergence(case: Depth, build: Callable[..., Any] = example20) -> Check:
     """The representations are not uniformly Lipschitz: ‖Jα_l‖ reaches e^{(L−2)ε/2}, and P 13
@@ -142,10 +131,10 @@ def measure_divergence(case: Depth, build: Callable[..., Any] = example20) -> Ch
     net, params = build(depth, gamma=gamma)
     found = float(representation_lipschitz(net, params, _CUBE).max())
     excess, stretch = _excess(depth, gamma), math.exp((depth - 2) / 2 * depth**-gamma)
-    return worst(
+    return cases.worst(
         [
-            compare(found, ">=", stretch, 64 * EPS * depth * stretch),
-            compare(found, ">=", least_lipschitz(excess), 1e-9),
-        ],
-        {"depth": depth, "γ": round(gamma, 2)},
+            cases.compare(found, ">=", stretch, 64 * cases.EPS * depth * stretch),
+            # P 13's C, as ‖Jf(x) − Jf(y)‖_* = √2 across x₁ = x₂.
+            cases.compare(found, ">=", math.sqrt(math.sqrt(2) / excess), 1e-9),
+        ]
     )

@@ -11,7 +11,7 @@ from typing import Any
 from neuromanifold_papers.bottleneck.statements.cases import PAPER
 from neuromanifold_papers.check import Check, at_least, at_most, equal, outside
 from neuromanifold_papers.recorded import Claims, StudyCases, read_claims
-from neuromanifold_papers.statement import control, statement
+from neuromanifold_papers.statement import by_training, control
 
 _NUMBER = r"(-?\d+(?:\.\d+)?)"
 _RANGE = re.compile(
@@ -29,10 +29,20 @@ def _measured(claims: Claims, figure: str, word: str) -> Any:
     return found[0] if found else None
 
 
-def _by_depth(measured: Any) -> dict[int, float]:
-    """JSON's string keys as depths or layers, in order; nothing where nothing was measured."""
-    known = measured if isinstance(measured, Mapping) else {}
-    return dict(sorted((int(key), float(value)) for key, value in known.items()))
+def _by_depth(claims: Claims, figure: str, word: str) -> dict[int, float]:
+    """What was measured by depth or layer, in order; nothing where nothing was measured."""
+    measured = _measured(claims, figure, word)
+    return _in_order(measured) if isinstance(measured, Mapping) else {}
+
+
+def _in_order(measured: Mapping[Any, Any]) -> dict[int, float]:
+    """JSON's string keys as numbers."""
+    return dict(sorted((int(key), float(value)) for key, value in measured.items()))
+
+
+def _ranks_and_costs(claims: Claims) -> tuple[dict[int, float], dict[int, float]]:
+    """The middle rank and the train cost by depth."""
+    return _by_depth(claims, "1a", "smaller middle rank"), _by_depth(claims, "1a", "fails")
 
 
 @dataclass(frozen=True)
@@ -45,8 +55,6 @@ class Fit:
     depths: tuple[int, int]
     slope: float
     half_width: float
-    corrected: float | None
-    corrected_half_width: float | None
     objective: float
 
 
@@ -61,16 +69,9 @@ def read_fit(text: str) -> Fit | None:
     found = _RANGE.match(text)
     if found is None:
         return None
-    rank, low, high, slope, half, corrected, corrected_half, objective = found.groups()
-    return Fit(
-        int(rank),
-        (int(low), int(high)),
-        float(slope),
-        float(half),
-        None if corrected is None else float(corrected),
-        None if corrected_half is None else float(corrected_half),
-        float(objective),
-    )
+    rank, low, high, slope, half, _, _, objective = found.groups()
+    depths = int(low), int(high)
+    return Fit(int(rank), depths, float(slope), float(half), float(objective))
 
 
 def pick_fits(claims: Claims) -> list[Fit]:
@@ -78,11 +79,6 @@ def pick_fits(claims: Claims) -> list[Fit]:
     texts = _measured(claims, "1a", "affine")
     found = [read_fit(str(text)) for text in texts] if isinstance(texts, list) else []
     return [fit for fit in found if fit is not None]
-
-
-def confirm_slope(fit: Fit) -> Check:
-    """The same for the slope of (loss + λ‖θ‖²)/λ, which is what training minimises."""
-    return at_most(abs(fit.objective - fit.rank), fit.half_width)
 
 
 @dataclass(frozen=True)
@@ -98,10 +94,7 @@ class Step:
 
 def pick_ranks(claims: Claims) -> Iterator[Step]:
     """The middle rank at neighbouring depths where both train costs are below 0.1."""
-    ranks, costs = (
-        _by_depth(_measured(claims, "1a", "smaller middle rank")),
-        _by_depth(_measured(claims, "1a", "fails")),
-    )
+    ranks, costs = _ranks_and_costs(claims)
     fitted = [L for L in ranks if costs.get(L, 0.0) < _FAILED_COST]
     fits = tuple(pick_fits(claims))
     yield from (Step(a, b, ranks[a], ranks[b], fits) for a, b in itertools.pairwise(fitted))
@@ -128,25 +121,14 @@ class Deep:
 
 def pick_deep(claims: Claims) -> Iterator[Deep]:
     """The depths above 25, or one case that says nothing."""
-    costs, ranks = (
-        _by_depth(_measured(claims, "1a", "fails")),
-        _by_depth(_measured(claims, "1a", "smaller middle rank")),
-    )
+    ranks, costs = _ranks_and_costs(claims)
     found = [Deep(L, cost, ranks.get(L, 0.0)) for L, cost in costs.items() if L > 25]
     yield from found or [Deep(0, 0.0, 0.0)]
 
 
-def confirm_failure(case: Deep) -> Check:
-    """Zero parameters have middle rank 0."""
-    return equal(int(case.rank), 0)
-
-
 def pick_middle(claims: Claims) -> Iterator[dict[int, float]]:
     """The number of bottleneck layers by depth, for each range of depths of one middle rank."""
-    layers, ranks = (
-        _by_depth(_measured(claims, "1b", "middle grows")),
-        _by_depth(_measured(claims, "1a", "smaller middle rank")),
-    )
+    layers, (ranks, _) = _by_depth(claims, "1b", "middle grows"), _ranks_and_costs(claims)
     for _, depths in itertools.groupby(layers, key=ranks.get):
         if len(found := {depth: layers[depth] for depth in depths}) > 1:
             yield found
@@ -158,25 +140,17 @@ def _recorded_middle() -> dict[int, float]:
     return {depth: found[24] for depth in found if depth >= 24}
 
 
-def pick_outliers(claims: Claims) -> list[dict[int, float]]:
-    """The number of singular values above ½ by layer, in one case."""
-    found = _by_depth(_measured(claims, "2a", "outlying"))
-    return [found] if found else []
+def _one_case(figure: str, word: str) -> StudyCases:
+    """The numbers measured for one claim as the only case; none where nothing was measured."""
+
+    def pick(claims: Claims) -> list[Mapping[str, Any]]:
+        found = _measured(claims, figure, word)
+        return [found] if isinstance(found, Mapping) and found else []
+
+    return StudyCases(PAPER, pick)
 
 
-def pick_plane(claims: Claims) -> list[Mapping[str, Any]]:
-    """The planarity of layer 6 and the R² of the statistics, in one case."""
-    found = _measured(claims, "2b", "planar")
-    return [found] if isinstance(found, Mapping) else []
-
-
-def pick_orbits(claims: Claims) -> list[Mapping[str, Any]]:
-    """The variance within rotation orbits, trained and untrained, in one case."""
-    found = _measured(claims, "2c", "orbit")
-    return [found] if isinstance(found, Mapping) else []
-
-
-_FLAT = Fit(3, (4, 8), 0.0, 0.05, 0.0, 0.05, 0.0)
+_FLAT = Fit(3, (4, 8), 0.0, 0.05, 0.0)
 _A_THIRD = {"variance within orbits": 0.15, "untrained": 0.45}
 _INPUT = {
     "share of variance in two directions": 0.5,
@@ -185,12 +159,12 @@ _INPUT = {
 }
 
 
-@statement(
+@by_training(
     "Fig 1 (slope)",
     StudyCases(PAPER, pick_fits),
     control("a norm that does not grow with the depth", lambda: _FLAT),
-    method="training",
-    confirm=confirm_slope,
+    # The same for the slope of (loss + λ‖θ‖²)/λ, which is what training minimises.
+    confirm=lambda fit: at_most(abs(fit.objective - fit.rank), fit.half_width),
 )
 def measure_slope(fit: Fit) -> Check:
     """Within a range of depths of one middle rank, ‖θ‖² at the end of training is affine in L
@@ -203,11 +177,10 @@ def measure_slope(fit: Fit) -> Check:
     return at_most(distance, fit.half_width, rank=fit.rank, depths=str(fit.depths))
 
 
-@statement(
+@by_training(
     "Fig 1 (rank)",
     StudyCases(PAPER, pick_ranks),
     control("the depths in reverse order", lambda: Step(4, 6, 3.0, 10.0)),
-    method="training",
     confirm=confirm_falling,
 )
 def measure_falling(step: Step) -> Check:
@@ -215,12 +188,11 @@ def measure_falling(step: Step) -> Check:
     return at_most(int(step.after), int(step.before), depth=step.deep, rank=int(step.after))
 
 
-@statement(
+@by_training(
     "Fig 1 (failure)",
     StudyCases(PAPER, pick_deep),
     control("a network that fits, at L = 16", lambda: Deep(16, 0.0034, 3.0)),
-    method="training",
-    confirm=confirm_failure,
+    confirm=lambda case: equal(int(case.rank), 0),  # as zero parameters have
 )
 def measure_failure(case: Deep) -> Check:
     """For L > 25 training fails and recovers the zero parameters: a train cost above 0.1.
@@ -231,11 +203,10 @@ def measure_failure(case: Deep) -> Check:
     return at_least(case.cost, _FAILED_COST, drops=shallow, depth=case.depth)
 
 
-@statement(
+@by_training(
     "Fig 1 (middle)",
     StudyCases(PAPER, pick_middle),
     control("depths 24 to 31 with a middle that does not grow", _recorded_middle),
-    method="training",
 )
 def measure_growing(counts: dict[int, float], essentially: int = 1) -> Check:
     """Within a range of depths only the low-rank middle grows with the depth.
@@ -248,40 +219,37 @@ def measure_growing(counts: dict[int, float], essentially: int = 1) -> Check:
     return at_most(int(max(ends) - min(ends)), essentially, comparisons=len(ends), depths=depths)
 
 
-@statement(
+@by_training(
     "Fig 2 (a)",
-    StudyCases(PAPER, pick_outliers),
-    control("rank 3 asked for", lambda: pick_outliers(read_claims(PAPER))[0], rank=3),
-    method="training",
+    _one_case("2a", "outlying"),
+    control("rank 3 asked for", lambda: dict.fromkeys(range(1, 26), 2.0), rank=3),
 )
-def measure_outliers(counts: dict[int, float], rank: int = 2) -> Check:
+def measure_outliers(counts: Mapping[Any, float], rank: int = 2) -> Check:
     """The weights in the bottleneck have two outlying singular values: the network finds the true
     rank 2.
 
     How many of the middle half of the layers have another number than two.
     """
-    quarter = len(counts) // 4
+    counts, quarter = _in_order(counts), len(counts) // 4
     inner = [count for layer, count in counts.items() if quarter < layer <= len(counts) - quarter]
     few = outside("no middle half", when=not inner)
     return at_most(sum(count != rank for count in inner), 0, drops=few, layers=len(inner))
 
 
-@statement(
+@by_training(
     "Fig 2 (b, planar)",
-    StudyCases(PAPER, pick_plane),
+    _one_case("2b", "planar"),
     control("the input itself, four dimensions of equal variance", lambda: _INPUT),
-    method="training",
 )
 def measure_planar(found: Mapping[str, Any]) -> Check:
     """The representation of layer 6 is planar."""
     return at_least(float(found["share of variance in two directions"]), _PLANAR, layer="shown")
 
 
-@statement(
+@by_training(
     "Fig 2 (b, statistics)",
-    StudyCases(PAPER, pick_plane),
+    _one_case("2b", "planar"),
     control("the input's own first two directions", lambda: _INPUT),
-    method="training",
 )
 def measure_recovered(found: Mapping[str, Any]) -> Check:
     """The coordinates of that plane determine the summary statistics, so that paths of gradient
@@ -295,11 +263,10 @@ def measure_recovered(found: Mapping[str, Any]) -> Check:
     return at_most(left, right / 2, layer="shown")
 
 
-@statement(
+@by_training(
     "Fig 2 (c)",
-    StudyCases(PAPER, pick_orbits),
+    _one_case("2c", "orbit"),
     control("a network that keeps a third of it", lambda: _A_THIRD),
-    method="training",
 )
 def measure_orbits(found: Mapping[str, Any]) -> Check:
     """Points of one rotation orbit collapse in layer 2: the network has learned the symmetry.

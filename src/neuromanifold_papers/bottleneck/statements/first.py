@@ -5,45 +5,28 @@
 import itertools
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from neuromanifold.bottleneck import linear_construction
-from neuromanifold.bottleneck.passage import passage, squared_norm
-from neuromanifold_papers.bottleneck.statements.cases import (
-    EPS,
-    Case,
-    biased_lattice,
-    chain,
-    compare,
-    lattice,
-    network,
-    nonnegative_frame,
-    outputs,
-    random_networks,
-    show,
-    worst,
-)
+from neuromanifold_papers.bottleneck.statements import cases, ranks
+from neuromanifold_papers.bottleneck.statements.cases import EPS, Case, compare, network, worst
 from neuromanifold_papers.bottleneck.statements.cost import linear_cost
-from neuromanifold_papers.bottleneck.statements.ranks import (
-    added,
-    small_matrices,
-    small_rank,
-    squared_determinant,
-)
 from neuromanifold_papers.check import Check, at_most, outside
-from neuromanifold_papers.statement import control, statement
+from neuromanifold_papers.statement import control, named
 
 KNOWN = "on functions whose R⁽¹⁾ is known: linear maps on completely positive domains"
 
 
 def networks(rng: np.random.Generator, draws: int) -> Iterator[Case]:
     """Every small network, then random ones, of every slope in (−1, 1), with and without biases."""
-    yield from lattice()
-    yield from biased_lattice()
-    yield from random_networks(rng, 4 * draws)
+    yield from cases.lattice()
+    yield from cases.biased_lattice()
+    yield from cases.random_networks(rng, 4 * draws)
 
 
 def first_bound(s: np.ndarray) -> float:
@@ -53,7 +36,7 @@ def first_bound(s: np.ndarray) -> float:
 
 def kept(J: np.ndarray) -> np.ndarray:
     """The nonzero singular values."""
-    s = np.linalg.svd(J, compute_uv=False)
+    s = np.linalg.svdvals(J)
     return s[s > max(J.shape) * EPS * s[0]]
 
 
@@ -77,9 +60,8 @@ def _nonnegative(rng: np.random.Generator, d: int, k: int) -> np.ndarray:
     """
     if k == d:
         return rng.uniform(size=(d, d)) + np.diag(rng.uniform(size=d))
-    return (
-        nonnegative_frame(rng, d, k) * np.exp(rng.normal(size=k)) @ nonnegative_frame(rng, d, k).T
-    )
+    columns, sizes = cases.nonnegative_frame(rng, d, k), np.exp(rng.normal(size=k))
+    return columns * sizes @ cases.nonnegative_frame(rng, d, k).T
 
 
 def composed_determinant(f: Any, g: Any) -> Any:
@@ -88,29 +70,8 @@ def composed_determinant(f: Any, g: Any) -> Any:
 
 
 Bound = Callable[[Any, Any], Any]
-
-
 Lemma = tuple[Fraction, Fraction, bool]
-
-
-def two_layer_cost(slope: Fraction, signed: bool) -> float:
-    """The least ‖θ‖² with which two layers can represent x ↦ slope·x: 2·slope on [0, 1], at
-    least 2√2·slope on [−1, 1].
-    """
-    return 2 * float(slope) * (math.sqrt(2) if signed else 1.0)
-
-
-def lemmas(rng: np.random.Generator, draws: int) -> Iterator[Lemma]:
-    """f = s·x and g = t·x in one layer each, on [0, 1] and on [−1, 1]."""
-    sizes = (Fraction(1), Fraction(1, 2), Fraction(2), Fraction(3))
-    for signed in (False, True):
-        for s, t in itertools.product(sizes, repeat=2):
-            yield s, t, signed
-
-
-def one_layer_costs(s: Fraction, t: Fraction) -> float:
-    """R(f; 1) + R(g; 1) = s² + t²."""
-    return float(s**2 + t**2)
+"""f = s·x and g = t·x in one layer each, on [0, 1] or, signed, on [−1, 1]."""
 
 
 def confirm_lemma(case: Lemma) -> Check:
@@ -130,46 +91,22 @@ def confirm_lemma(case: Lemma) -> Check:
     return at_most(float(found.fun), float(s**2 + t**2), 1e-6)
 
 
-def stacked(f: Case, g: Case) -> Case:
-    """g, then a ReLU, then f."""
-    return network(
-        [p.weight for p in (*g.params, *f.params)],
-        g.x,
-        biases=[p.bias for p in (*g.params, *f.params)],
-        kind="stacked",
-    )
-
-
 def nonnegative_pairs(rng: np.random.Generator, draws: int) -> Iterator[tuple[Case, Case]]:
     """Chains f and g with weights −1, 0, 1, then ReLU networks of every pair of depths up to 3,
     g nonnegative on the sample.
     """
     for u, v, w in itertools.product((1.0, -1.0, 0.0), repeat=3):
         g = network([[[u]], [[v]]], [[0.0], [1.0]], biases=[[0.0], [1.0]])
-        yield network([[[w]]], outputs(g.net, g.params, g.x), biases=[[0.0]]), g
+        yield network([[[w]]], cases.outputs(g), biases=[[0.0]]), g
     for index in range(draws + 9):
         depths = (1 + index % 3, 1 + index // 3 % 3)
-        g = _with_biases(
-            rng, (2, *rng.integers(1, 4, size=depths[1] - 1).tolist(), 3), rng.normal(size=(5, 2))
-        )
-        lift = np.maximum(0, -outputs(g.net, g.params, g.x).min(axis=0))
+        widths = (2, *rng.integers(1, 4, size=depths[1] - 1).tolist(), 3)
+        g = cases.drawn(rng, widths, rng.normal(size=(5, 2)))
         last = g.params[-1]
-        g = network(
-            [p.weight for p in g.params],
-            g.x,
-            biases=[*(p.bias for p in g.params[:-1]), last.bias + lift],
-        )
-        f = _with_biases(
-            rng,
-            (3, *rng.integers(1, 4, size=depths[0] - 1).tolist(), 2),
-            outputs(g.net, g.params, g.x),
-        )
-        yield f, g
-
-
-def _with_biases(rng: np.random.Generator, widths: tuple[int, ...], x: Any) -> Case:
-    weights = [rng.normal(size=(b, a)) for a, b in itertools.pairwise(widths)]
-    return network(weights, x, biases=[rng.normal(size=len(W)) for W in weights], kind="gaussian")
+        last = last._replace(bias=last.bias + np.maximum(0, -cases.outputs(g).min(axis=0)))
+        g = replace(g, params=(*g.params[:-1], last))
+        widths = (3, *rng.integers(1, 4, size=depths[0] - 1).tolist(), 2)
+        yield cases.drawn(rng, widths, cases.outputs(g)), g
 
 
 def constant_cost(c: float) -> float:
@@ -196,43 +133,6 @@ def linear_sums(rng: np.random.Generator, draws: int) -> Iterator[Any]:
         yield _nonnegative(rng, d, k), _nonnegative(rng, d, int(rng.integers(1, d - k + 1)))
 
 
-def measure_sum(case: Any) -> Check:
-    """R⁽¹⁾(f + g) against R⁽¹⁾(f) + R⁽¹⁾(g): of constants, by the norm of explicit networks on
-    the right; of linear maps.
-    """
-    if case is None:
-        A = small_matrices((0, 1, 2))
-        rank, square, both = small_rank(A), squared_determinant(A), A[:, None] + A[None]
-        add = small_rank(both) == rank[:, None] + rank[None]
-        excess = (squared_determinant(both) - composed_determinant(square[:, None], square[None]))[
-            add
-        ]
-        hypotheses, drops = (
-            {"functions": "linear, all over 0, 1, 2"},
-            outside("the ranks do not add", parts=int((~add).sum())),
-        )
-        return at_most(int(excess.max()), 0, cases=len(excess), drops=drops, hypotheses=hypotheses)
-    if isinstance(case[0], Fraction):
-        nets = [
-            network([[[0.0]], [[0.0]]], [[0.0]], biases=[[0.0], [float(c)]], kind="constant")
-            for c in case
-        ]
-        assert all(
-            outputs(n.net, n.params, n.x).item() == float(c)
-            for n, c in zip(nets, case, strict=True)
-        )
-        left, right = constant_cost(float(sum(case))), sum(n.squared_norm for n in nets)
-        return at_most(left, right, functions="constants")
-    spectra = [kept(M) for M in (case[0] + case[1], *case)]
-    hypotheses = {"functions": "linear"}
-    drops = outside(
-        "the ranks do not add", when=len(spectra[0]) != len(spectra[1]) + len(spectra[2])
-    )
-    both, f, g = (first_bound(s) for s in spectra)
-    rounding = 64 * EPS * (1 + float(spectra[0][0] / spectra[0][-1]))
-    return compare(both, "<=", f + g, rounding, hypotheses=hypotheses, drops=drops)
-
-
 def confirm_constants(case: Any) -> Check:
     """A dynamic programme: c = b + w·r with r the size of the layer below, whose own cost is
     known, four layers deep.
@@ -254,7 +154,7 @@ def no_output_bias(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     """Pairs of networks without an output bias: all chains with weights −1, 0, 1, every depth up to 4
     and every slope, every other one with biases in its hidden layers; then linear maps.
     """
-    yield from itertools.product(lattice(((1, 1, 1),), (0.0,)), repeat=2)
+    yield from itertools.product(cases.lattice(((1, 1, 1),), (0.0,)), repeat=2)
     for index in range(draws + 8):
         depth, slope = 2 + index % 3, float(rng.choice((0.0, 0.5, -0.5)))
         x = rng.normal(size=(5, 2))
@@ -277,7 +177,7 @@ def constructions(rng: np.random.Generator, draws: int) -> Iterator[Construction
     """
     for s, L in itertools.product((2.0, 1.0, 0.5, 3.0), (3, 2, 10, 100)):
         yield np.array([[s]]), np.ones((1, 1)), L
-    for A in small_matrices((0, 1, 2))[:: max(1, 81 // 27)]:
+    for A in ranks.small_matrices((0, 1, 2))[::3]:
         if A.any():
             yield A.astype(float), np.eye(2), 10
     for index in range(draws):
@@ -290,6 +190,10 @@ def constructions(rng: np.random.Generator, draws: int) -> Iterator[Construction
 def construction_rate(s: np.ndarray, depth: int) -> float:
     """2 log|A|₊ + Σ (s − 1/s)²/L: what a left Riemann sum of dκ/κ from 1 to s² cannot exceed."""
     return first_bound(s) + float(np.sum((s - 1 / s) ** 2)) / depth
+
+
+def construction_rounding(s: np.ndarray, depth: int) -> float:
+    return 256 * EPS * depth * (1 + float(s[0] / s[-1]) ** 2 * (1 + s[0] ** 2))
 
 
 Rate = Callable[[np.ndarray, int], float]
@@ -311,104 +215,54 @@ def interpolation_norm(A: np.ndarray, depth: int, weights: Any) -> float:
     """
     P, G = np.linalg.pinv(A) @ A, A.T @ A
     inside = [float(p) * P + float(q) * G for p, q in (weights(l, depth) for l in range(1, depth))]
-    kernels = [P, *inside, G]
-    return sum(
-        float(np.trace(b @ np.linalg.pinv(a, rcond=1e-12))) for a, b in itertools.pairwise(kernels)
-    )
-
-
-def measure_interpolation(
-    case: Construction, weights: Any, rate: Rate = construction_rate
-) -> Check:
-    A, _, depth = case
-    s = kept(A)
-    excess = interpolation_norm(A, depth, weights) - len(s) * depth
-    rounding = 256 * EPS * depth * (1 + float(s[0] / s[-1]) ** 2 * (1 + s[0] ** 2))
-    hypotheses = {"shape": str(A.shape), "rank": len(s), "depth": depth}
-    return compare(excess, "<=", rate(s, depth), rounding, hypotheses=hypotheses)
+    steps = itertools.pairwise([P, *inside, G])
+    return sum(float(np.trace(b @ np.linalg.pinv(a, rcond=1e-12))) for a, b in steps)
 
 
 def confirm_interpolation(case: Construction) -> Check:
     """The same for a scalar in fractions: Σ κ_l/κ_{l-1} with κ_l = p + q·s²."""
     A, _, depth = case
     square = Fraction(A.item()) ** 2
-    kappa = [
-        Fraction(1),
-        *(p + q * square for p, q in (printed_weights(l, depth) for l in range(1, depth))),
-        square,
-    ]
-    excess = sum(b / a for a, b in itertools.pairwise(kappa)) - depth
+    between = [p + q * square for p, q in (printed_weights(l, depth) for l in range(1, depth))]
+    kappa = itertools.pairwise([Fraction(1), *between, square])
+    excess = sum(b / a for a, b in kappa) - depth
     return at_most(excess, construction_rate(np.array([abs(A.item())]), depth), 8 * EPS)
 
 
 def show_matrices(case: Any) -> str:
-    if case is None:
-        return "every pair of 2 × 2 matrices over 0, 1, 2"
-    if isinstance(case[0], Case):
-        return f"# f:\n{show(case[0])}\n# g:\n{show(case[1])}"
+    if case is None or isinstance(case[0], Case):
+        return ranks.show_pair(case)
     if isinstance(case[0], Fraction):
         return f"from fractions import Fraction\nc = Fraction('{case[0]}'), Fraction('{case[1]}')"
-    return f"A, B = np.array({case[0].tolist()}), np.array({case[1].tolist()})"
+    return named("A, B")(case)
 
 
-def show_construction(case: Construction) -> str:
-    """A, the generators of Ω and the depth."""
-    A, points, depth = case
-    return f"A, points, depth = np.array({A.tolist()}), np.array({points.tolist()}), {depth}"
-
-
-_ROW = "Thm 3"
-
-
-def _domain(case: Lemma) -> str:
-    return "[−1, 1]" if case[2] else "[0, 1]"
-
-
+_STEEP = control(
+    "slopes outside (−1, 1): σ(z) = 3z on the left", lambda: cases.chain(1.0, 2, -1.0, slope=3.0)
+)
 _SIGNED = network([[[1.0]]], [[1.0], [-1.0]], biases=[[0.0]])
+_DOMAIN = ("[0, 1]", "[−1, 1]")
 _TWICE = (np.array([[2.0]]), np.ones((1, 1)))
 """A = (2) on the ray of 1."""
 
 
-@statement(
-    "Thm 3",
-    networks,
-    control(
-        "slopes outside (−1, 1): σ(z) = 3z on the left", lambda: chain(1.0, 2, -1.0, slope=3.0)
-    ),
-    method="float64",
-    show=show,
-)
+@cases.of_networks("Thm 3", networks, _STEEP)
 def main(case: Case) -> Check:
     """R⁽¹⁾(f) ≥ 2 log|Jf(x)|₊ where rank Jf(x) = R⁽⁰⁾(f): ‖θ‖² − kL ≥ 2 log|Jf(x)|₊ for all θ, x
     and k = rank Jf(x).
 
     ‖θ‖² − kL against 2 log|Jf(x)|₊ with k = rank Jf(x), at each point.
     """
-    norm, L = case.squared_norm, case.net.depth
-    spectra = [kept(J) for J in passage(case.net, case.params, case.x).jacobian()]
-    return worst(
-        (
-            compare(
-                norm - len(s) * L,
-                ">=",
-                first_bound(s),
-                64 * EPS * L * (1 + norm + abs(first_bound(s))),
-            )
-            for s in spectra
-        ),
-        case.hypotheses | {"rank": max(map(len, spectra))},
-    )
+    norm, L, checks = case.squared_norm, case.net.depth, []
+    spectra = [kept(J) for J in cases.jacobians(case)]
+    for s in spectra:
+        bound = first_bound(s)
+        rounding = 64 * EPS * L * (1 + norm + abs(bound))
+        checks.append(compare(norm - len(s) * L, ">=", bound, rounding))
+    return worst(checks, rank=max(map(len, spectra)))
 
 
-@statement(
-    "Thm 3 (finite depth)",
-    networks,
-    control(
-        "slopes outside (−1, 1): σ(z) = 3z on the left", lambda: chain(1.0, 2, -1.0, slope=3.0)
-    ),
-    method="float64",
-    show=show,
-)
+@cases.of_networks("Thm 3 (finite depth)", networks, _STEEP)
 def finite(case: Case) -> Check:
     """‖θ‖² ≥ L‖Jf(x)‖^{2/L}_{2/L} = L Σ s_i(Jf(x))^{2/L}.
 
@@ -416,14 +270,11 @@ def finite(case: Case) -> Check:
     left out, for s^{2/L} would not be small.
     """
     norm, L = case.squared_norm, case.net.depth
-    bounds = [linear_cost(kept(J), L) for J in passage(case.net, case.params, case.x).jacobian()]
-    rounding = 64 * EPS * L * (1 + norm)
-    return compare(
-        norm, ">=", max(bounds), rounding, hypotheses=case.hypotheses, comparisons=len(bounds)
-    )
+    bounds = [linear_cost(kept(J), L) for J in cases.jacobians(case)]
+    return compare(norm, ">=", max(bounds), 64 * EPS * L * (1 + norm), comparisons=len(bounds))
 
 
-@statement(
+@cases.numeric(
     "Thm 3 (1)",
     matrix_pairs,
     control(
@@ -431,7 +282,6 @@ def finite(case: Case) -> Check:
         lambda: (np.array([[2.0]]), np.array([[2.0]])),
         bound=lambda f, g: f * g**0.5,
     ),
-    method="float64",
     show=show_matrices,
     narrower=KNOWN,
 )
@@ -442,39 +292,59 @@ def composition(case: Pair, bound: Bound = composed_determinant) -> Check:
     taken on the image of B alone.
     """
     if case is None:
-        A = small_matrices((0, 1, 2))
-        rank, square = small_rank(A), squared_determinant(A)
+        A = ranks.small_matrices((0, 1, 2))
+        rank, square = ranks.small_rank(A), ranks.squared_determinant(A)
         both = A[:, None] @ A[None]
-        agree = (rank[:, None] == rank[None]) & (small_rank(both) == rank[None])
-        excess = (squared_determinant(both) - bound(square[:, None], square[None]))[agree]
-        hypotheses = {"matrices": "all over 0, 1, 2"}
-        drops = outside("the ranks do not agree", parts=int((~agree).sum()))
-        return at_most(int(excess.max()), 0, cases=len(excess), drops=drops, hypotheses=hypotheses)
+        agree = (rank[:, None] == rank[None]) & (ranks.small_rank(both) == rank[None])
+        excess = ranks.squared_determinant(both) - bound(square[:, None], square[None])
+        return ranks.largest(excess, agree, "the ranks do not agree", matrices="all over 0, 1, 2")
     A, B = case
     U = np.linalg.svd(B)[0][:, : len(kept(B))]
-    k, joined = len(kept(A)), kept(A @ B)
-    hypotheses = {"matrices": f"{len(A)} × {len(A)}", "rank": k}
-    drops = outside("the ranks do not agree", when=len(joined) != k)
-    both, f, g, inner = (first_bound(s) for s in (joined, kept(A), kept(B), kept(A @ U)))
-    rounding = (
-        64 * EPS * k * sum(float(t[0] / t[-1]) for t in (joined, kept(A), kept(B), kept(A @ U)))
-    )
+    spectra = [kept(M) for M in (A @ B, A, B, A @ U)]
+    k = len(spectra[1])
+    both, f, g, inner = map(first_bound, spectra)
+    rounding = 64 * EPS * k * sum(float(s[0] / s[-1]) for s in spectra)
     return worst(
         [
             compare(both, "<=", math.log(bound(math.exp(f), math.exp(g))), rounding),
             compare(both, "=", inner + g, rounding),
         ],
-        hypotheses,
-        drops,
+        outside("the ranks do not agree", when=len(spectra[0]) != k),
+        matrices=f"{len(A)} × {len(A)}",
+        rank=k,
     )
 
 
-@statement(
-    "Thm 3 (1, lemma) amended",
-    nonnegative_pairs,
+@cases.numeric(
+    "Thm 3 (1, lemma)",
+    [
+        (s, t, signed)
+        for signed in (False, True)
+        for s, t in itertools.product(map(Fraction, (1, "1/2", 2, 3)), repeat=2)
+    ],
+    control("a third of the right side", lambda: (Fraction(1), Fraction(1), False), share=1 / 3),
+    show=lambda case: (
+        "from fractions import Fraction\n"
+        f"s, t = Fraction('{case[0]}'), Fraction('{case[1]}')  # f = s·x and g = t·x on "
+        f"{_DOMAIN[case[2]]}"
+    ),
+    confirm=confirm_lemma,
+)
+def lemma(case: Lemma, share: float = 1.0) -> Check:
+    """R(f∘g; L₁ + L₂) ≤ R(f; L₁) + R(g; L₂), from which the proof of (1) starts.
+
+    The least ‖θ‖² with which two layers can represent x ↦ st·x is 2·s·t on [0, 1] and at least 2√2·st
+    on [−1, 1]; R(f; 1) + R(g; 1) = s² + t².
+    """
+    s, t, signed = case
+    left = 2 * float(s * t) * (math.sqrt(2) if signed else 1.0)
+    right = share * float(s**2 + t**2)
+    return at_most(left, right, 8 * EPS * right, domain=_DOMAIN[signed], slopes=f"{s}, {t}")
+
+
+@lemma.amend(
     control("f = g = x on [−1, 1]: the ReLU between them cuts", lambda: (_SIGNED, _SIGNED)),
-    amends="Thm 3 (1, lemma)",
-    method="float64",
+    cases=nonnegative_pairs,
     show=show_matrices,
 )
 def measure_stacked(case: tuple[Case, Case]) -> Check:
@@ -484,56 +354,63 @@ def measure_stacked(case: tuple[Case, Case]) -> Check:
     The stacked network is f∘g on the sample, and its norm is the sum of both.
     """
     f, g = case
-    both = stacked(f, g)
-    wanted = outputs(f.net, f.params, outputs(g.net, g.params, g.x))
-    missed = float(np.abs(outputs(both.net, both.params, g.x) - wanted).max())
+    weights, biases = zip(*g.params, *f.params, strict=True)
+    both = network(weights, g.x, biases=biases, kind="stacked")
+    return _joined(
+        both, f, g, cases.outputs(f, cases.outputs(g)), depths=f"{f.net.depth} + {g.net.depth}"
+    )
+
+
+def _joined(both: Case, f: Case, g: Case, wanted: np.ndarray, **said: Any) -> Check:
+    """Whether the network is the wanted function and its norm the sum of both."""
+    norm = both.squared_norm
+    rounding = 64 * EPS * (1 + norm + float(np.abs(wanted).max()))
     return worst(
         [
-            compare(
-                both.squared_norm,
-                "=",
-                f.squared_norm + g.squared_norm,
-                64 * EPS * (1 + both.squared_norm),
-            ),
-            compare(
-                missed, "=", 0.0, 64 * EPS * (1 + float(np.abs(wanted).max()) + both.squared_norm)
-            ),
+            compare(norm, "=", f.squared_norm + g.squared_norm, 64 * EPS * (1 + norm)),
+            compare(cases.missed(both, wanted), "=", 0.0, rounding),
         ],
-        {"depths": f"{f.net.depth} + {g.net.depth}"},
+        **said,
     )
 
 
-@statement(
-    "Thm 3 (1, lemma)",
-    lemmas,
-    control(
-        "a third of the right side",
-        lambda: (Fraction(1), Fraction(1), False),
-        costs=lambda s, t: one_layer_costs(s, t) / 3,
-    ),
-    method="float64",
-    show=lambda case: (
-        "from fractions import Fraction\n"
-        f"s, t = Fraction('{case[0]}'), Fraction('{case[1]}')  # f = s·x and g = t·x on "
-        f"{_domain(case)}"
-    ),
-    confirm=confirm_lemma,
+@cases.numeric(
+    "Thm 3 (2)",
+    sums,
+    control("ranks that do not add: f = g = x", lambda: (np.eye(1), np.eye(1))),
+    show=show_matrices,
+    confirm=confirm_constants,
 )
-def lemma(case: Lemma, costs: Callable[[Fraction, Fraction], float] = one_layer_costs) -> Check:
-    """R(f∘g; L₁ + L₂) ≤ R(f; L₁) + R(g; L₂), from which the proof of (1) starts."""
-    s, t, signed = case
-    left, right = two_layer_cost(s * t, signed), costs(s, t)
-    return at_most(
-        left, right, 8 * EPS * right, domain="[−1, 1]" if signed else "[0, 1]", slopes=f"{s}, {t}"
-    )
+def thm_3_2(case: Any) -> Check:
+    """R⁽¹⁾(f + g) ≤ R⁽¹⁾(f) + R⁽¹⁾(g) when R⁽⁰⁾(f + g) = R⁽⁰⁾(f) + R⁽⁰⁾(g).
+
+    Of constants, by the norm of explicit networks on the right; of linear maps.
+    """
+    if case is None:
+        A = ranks.small_matrices((0, 1, 2))
+        rank, square = ranks.small_rank(A), ranks.squared_determinant(A)
+        both = A[:, None] + A[None]
+        add = ranks.small_rank(both) == rank[:, None] + rank[None]
+        most = composed_determinant(square[:, None], square[None])
+        excess, all_pairs = ranks.squared_determinant(both) - most, "linear, all over 0, 1, 2"
+        return ranks.largest(excess, add, "the ranks do not add", functions=all_pairs)
+    if isinstance(case[0], Fraction):
+        values = [float(c) for c in case]
+        nets = [network([[[0.0]], [[0.0]]], [[0.0]], biases=[[0.0], [c]]) for c in values]
+        assert all(cases.outputs(n).item() == c for n, c in zip(nets, values, strict=True))
+        right = sum(n.squared_norm for n in nets)
+        return at_most(constant_cost(sum(values)), right, functions="constants")
+    spectra = [kept(M) for M in (case[0] + case[1], *case)]
+    add = len(spectra[0]) == len(spectra[1]) + len(spectra[2])
+    both, f, g = map(first_bound, spectra)
+    rounding = 64 * EPS * (1 + float(spectra[0][0] / spectra[0][-1]))
+    drops = outside("the ranks do not add", when=not add)
+    return compare(both, "<=", f + g, rounding, drops=drops, functions="linear")
 
 
-@statement(
-    "Thm 3 (2) amended",
-    no_output_bias,
+@thm_3_2.amend(
     control("output biases: f = g = ½", lambda: (Fraction(1, 2), Fraction(1, 2))),
-    amends="Thm 3 (2)",
-    method="float64",
+    cases=no_output_bias,
     show=show_matrices,
 )
 def measure_parallel(case: Any) -> Check:
@@ -543,33 +420,24 @@ def measure_parallel(case: Any) -> Check:
     Both networks side by side are f + g on all inputs, and their norms add.
     """
     if case is None or not isinstance(case[0], Case):
-        return measure_sum(case)
+        return thm_3_2(case)
     f, g = case
-    both = added(f, g)
-    wanted = outputs(f.net, f.params, f.x) + outputs(g.net, g.params, g.x)
-    missed = float(np.abs(outputs(both.net, both.params, f.x) - wanted).max())
-    rounding = 64 * EPS * (1 + both.squared_norm + float(np.abs(wanted).max()))
-    return worst(
-        [
-            compare(both.squared_norm, "=", f.squared_norm + g.squared_norm, rounding),
-            compare(missed, "=", 0.0, rounding),
-        ],
-        {"functions": "networks without output biases", "slope": f.slope},
-    )
+    said = {"functions": "networks without output biases", "slope": f.slope}
+    return _joined(ranks.added(f, g), f, g, cases.outputs(f) + cases.outputs(g), **said)
 
 
-thm_3_2 = statement(
-    "Thm 3 (2)",
-    sums,
-    control("ranks that do not add: f = g = x", lambda: (np.eye(1), np.eye(1))),
-    method="float64",
-    show=show_matrices,
-    confirm=confirm_constants,
-    says="R⁽¹⁾(f + g) ≤ R⁽¹⁾(f) + R⁽¹⁾(g) when R⁽⁰⁾(f + g) = R⁽⁰⁾(f) + R⁽⁰⁾(g)",
-)(measure_sum)
+of_constructions = partial(
+    cases.numeric,
+    show=named("A, points, depth"),
+    covers=lambda case: {
+        "shape": str(case[0].shape),
+        "rank": len(kept(case[0])),
+        "depth": case[2],
+    },
+)
 
 
-@statement(
+@of_constructions(
     "Thm 3 (3)",
     constructions,
     control(
@@ -577,8 +445,6 @@ thm_3_2 = statement(
         lambda: (*_TWICE, 100),
         rate=lambda s, depth: construction_rate(s, depth) - 0.5,
     ),
-    method="float64",
-    show=show_construction,
 )
 def attained(case: Construction, rate: Rate = construction_rate) -> Check:
     """R⁽¹⁾(x ↦ Ax; Ω) = 2 log|A|₊ when P Ω and AΩ are completely positive of dimension rank A:
@@ -588,36 +454,20 @@ def attained(case: Construction, rate: Rate = construction_rate) -> Check:
     and the rate.
     """
     A, points, depth = case
-    net, params = linear_construction(A, points, depth)
     x = np.random.default_rng(0).uniform(size=(8, len(points))) @ points
+    built = Case(*linear_construction(A, points, depth), x)
     s = kept(A)
-    missed = float(np.abs(outputs(net, params, x) - x @ A.T).max())
-    excess = squared_norm(net, params) - len(s) * depth
-    rounding = 256 * EPS * depth * (1 + float(s[0] / s[-1]) ** 2 * (1 + s[0] ** 2))
+    excess, rounding = built.squared_norm - len(s) * depth, construction_rounding(s, depth)
     return worst(
         [
-            compare(missed, "=", 0.0, rounding),
+            compare(cases.missed(built, x @ A.T), "=", 0.0, rounding),
             compare(excess, "<=", rate(s, depth), rounding),
             compare(excess, ">=", first_bound(s), rounding),
-        ],
-        {"shape": str(A.shape), "rank": len(s), "depth": depth},
+        ]
     )
 
 
-@statement(
-    "Thm 3 (3, interpolation) amended",
-    constructions,
-    control("the printed weights", lambda: (*_TWICE, 3), weights=printed_weights),
-    amends="Thm 3 (3, interpolation)",
-    method="float64",
-    show=show_construction,
-)
-def exchanged(case: Any, weights: Any = exchanged_weights) -> Check:
-    """With the kernels (1 − l/L)P + (l/L)AᵀA the construction's ‖θ‖² − kL tends to 2 log|A|₊."""
-    return measure_interpolation(case, weights)
-
-
-@statement(
+@of_constructions(
     "Thm 3 (3, interpolation)",
     constructions,
     control(
@@ -625,12 +475,21 @@ def exchanged(case: Any, weights: Any = exchanged_weights) -> Check:
         lambda: (np.eye(1), np.ones((1, 1)), 3),
         rate=lambda s, depth: construction_rate(s, depth) - 2,
     ),
-    method="float64",
-    show=show_construction,
     confirm=confirm_interpolation,
 )
-def interpolation(case: Any, rate: Any = construction_rate) -> Check:
+def interpolation(
+    case: Construction, rate: Rate = construction_rate, weights: Any = printed_weights
+) -> Check:
     """With the kernels (l/L)P + (1 − l/L)AᵀA the construction's ‖θ‖² − kL tends to 2 log|A|₊
     (appendix, proof of (3)).
     """
-    return measure_interpolation(case, printed_weights, rate)
+    A, _, depth = case
+    s = kept(A)
+    excess = interpolation_norm(A, depth, weights) - len(s) * depth
+    return compare(excess, "<=", rate(s, depth), construction_rounding(s, depth))
+
+
+exchanged = interpolation.amend(
+    control("the printed weights", lambda: (*_TWICE, 3), weights=printed_weights),
+    weights=exchanged_weights,
+)("With the kernels (1 − l/L)P + (l/L)AᵀA the construction's ‖θ‖² − kL tends to 2 log|A|₊.")

@@ -11,24 +11,13 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.bottleneck import balance, linear_construction
-from neuromanifold.bottleneck.passage import passage, squared_norm
-from neuromanifold_papers.bottleneck.statements.cases import (
-    EPS,
-    Case,
-    compare,
-    lattice,
-    network,
-    outputs,
-    random_networks,
-    show,
-    worst,
-)
-from neuromanifold_papers.bottleneck.statements.cost import (
-    linear_cost,
-)
+from neuromanifold.bottleneck.passage import passage
+from neuromanifold_papers.bottleneck.statements import cases
+from neuromanifold_papers.bottleneck.statements.cases import EPS, Case, compare, network, worst
+from neuromanifold_papers.bottleneck.statements.cost import linear_cost
 from neuromanifold_papers.bottleneck.statements.first import first_bound, kept
 from neuromanifold_papers.check import Check, at_least, outside
-from neuromanifold_papers.statement import control, statement
+from neuromanifold_papers.statement import control, named
 
 Domain = tuple[np.ndarray, int]
 
@@ -37,13 +26,11 @@ def planar_domains(rng: np.random.Generator, draws: int) -> Iterator[Domain]:
     """(generators of a planar completely positive cone, depth): rays, acute and right angles, in
     up to four dimensions.
     """
-    for d, angle, depth in itertools.product(
-        (2, 3), (0.0, 0.3, math.pi / 4, math.pi / 2), (2, 3, 9)
-    ):
-        yield (
-            np.eye(d)[:1] * math.cos(angle) + np.eye(d)[:2] * np.array([[0.0], [math.sin(angle)]]),
-            depth,
-        )
+    angles = (0.0, 0.3, math.pi / 4, math.pi / 2)
+    for d, angle, depth in itertools.product((2, 3), angles, (2, 3, 9)):
+        first, second = np.eye(d)[:2]
+        both = math.cos(angle) * first + math.sin(angle) * second
+        yield np.stack([math.cos(angle) * first, both]), depth
     for _ in range(draws):
         frame = np.linalg.qr(rng.normal(size=(int(rng.integers(2, 5)), 2)))[0]
         yield rng.uniform(size=(int(rng.integers(1, 4)), 2)) @ frame.T, int(rng.integers(2, 30))
@@ -106,20 +93,14 @@ def identity_on(case: Identity) -> Case:
     domain, size, slope, depth, first = case
     if domain == "signed":
         hidden = first ** (-1 / max(1, depth - 2))
-        middle = [np.array([[hidden]])] * (depth - 2)
         last = 1 / (first * hidden ** (depth - 2))
-        weights = [np.array([[first]]), *middle, np.array([[last]])]
-        biases = [np.array([first * size]), *[np.zeros(1)] * (depth - 2), np.array([-size])]
+        weights = [[[first]], *[[[hidden]]] * (depth - 2), [[last]]]
+        biases = [[first * size], *[[0.0]] * (depth - 2), [-size]]
         return network(weights, [[size], [-size], [size / 3], [0.0]], slope=slope, biases=biases)
-    ends = _directions(size)
-    functional = np.linalg.solve(ends, np.array([1.0, -1.0]))
-    weights = [
-        first * functional[None],
-        *[np.ones((1, 1))] * (depth - 3),
-        np.array([[1.0], [-1.0]]) / first,
-        ends.T,
-    ]
-    biases = [np.array([first]), *[np.zeros(1)] * (depth - 3), np.array([-1.0, 1.0]), np.zeros(2)]
+    ends, middle = _directions(size), depth - 3
+    functional = first * np.linalg.solve(ends, np.array([1.0, -1.0]))
+    weights = [functional[None], *[[[1.0]]] * middle, [[1 / first], [-1 / first]], ends.T]
+    biases = [[first], *[[0.0]] * middle, [-1.0, 1.0], [0.0, 0.0]]
     x = np.concatenate([t * ends for t in (1.0, 0.5, 0.0)])
     found = network(weights, x, biases=biases)
     return replace(found, params=balance(found.net, found.params))
@@ -136,31 +117,28 @@ def layers_of(case: Identity) -> tuple[list[float], list[float]]:
     """
     domain, size, slope, depth, first = case
     rng = np.random.default_rng([depth, round(1e6 * size), round(1e6 * first)])
-    if domain == "signed":
-        best = [(1 / math.sqrt(1 + size**2), size / math.sqrt(1 + size**2)), (1.0, 0.0)]
-        drawn = [*itertools.product((-1.0, 0.0, 1.0), repeat=4), *rng.normal(size=(32, 4))]
-        pairs = [(np.array(d[:2]), np.array(d[2:])) for d in drawn if any(d[:2])]
-        attained = [first_layer_excess(np.array([w]), np.array([b]), size, slope) for w, b in best]
-        return attained, [first_layer_excess(w, b, size, slope) for w, b in pairs]
-    inner = (
-        math.acos((1 - math.sin(size)) / math.cos(size))
-        if abs(math.cos(size)) > 1e-9
-        else math.pi / 2
-    )
-    length = math.sqrt(1 + math.sin(size))
     drawn = [*itertools.product((-1.0, 0.0, 1.0), repeat=4), *rng.normal(size=(32, 4))]
-    frames = [V for V in (np.reshape(d, (2, 2)) for d in drawn) if abs(np.linalg.det(V)) > 1e-9]
-    ends = _directions(size)
-    return [last_layer_excess(length * _directions(inner), ends)], [
-        last_layer_excess(V, ends) for V in frames
-    ]
+    frames = [np.reshape(d, (2, 2)) for d in drawn]
+    if domain == "signed":
+        root = math.sqrt(1 + size**2)
+        best = np.array([[[1 / root], [size / root]], [[1.0], [0.0]]])
+        attained = [first_layer_excess(w, b, size, slope) for w, b in best]
+        return attained, [first_layer_excess(w, b, size, slope) for w, b in frames if w.any()]
+    straight = abs(math.cos(size)) <= 1e-9
+    inner = math.pi / 2 if straight else math.acos((1 - math.sin(size)) / math.cos(size))
+    best, ends = math.sqrt(1 + math.sin(size)) * _directions(inner), _directions(size)
+    others = [last_layer_excess(V, ends) for V in frames if abs(np.linalg.det(V)) > 1e-9]
+    return [last_layer_excess(best, ends)], others
 
 
 def relu_networks(rng: np.random.Generator, draws: int) -> Iterator[Case]:
-    """ReLU networks: every small one, then random ones; |x|, which attains the bound, first."""
+    """ReLU networks: |x|, which attains the bound, and f = x/4 in 60 layers, which nearly does; every
+    small one, then random ones.
+    """
     yield _ABSOLUTE
-    yield from lattice(slopes=(0.0,))
-    yield from random_networks(rng, 3 * draws, slopes=(0.0,))
+    yield network([[[0.25 ** (1 / 60)]]] * 60, [[1.0], [2.0]])
+    yield from cases.lattice(slopes=(0.0,))
+    yield from cases.random_networks(rng, 3 * draws, slopes=(0.0,))
 
 
 def change_term(nuclear: float, squared_lipschitz: float) -> float:
@@ -174,36 +152,18 @@ def _pairs(case: Case) -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
     """
     through = passage(case.net, case.params, case.x)
     J = through.jacobian()
-    before = [np.linalg.norm(A, ord=2, axis=(1, 2)) for A in through.forward_jacobians()][
-        : through.depth - 1
-    ]
-    after = [np.linalg.norm(B, ord=2, axis=(1, 2)) for B in through.backward_jacobians()][1:]
+    before = [np.linalg.norm(A, 2, axis=(1, 2)) for A in through.forward_jacobians()]
+    after = [np.linalg.norm(B, 2, axis=(1, 2)) for B in through.backward_jacobians()][1:]
+    layers = list(zip(before[: through.depth - 1], after, strict=True))
     for i, j in itertools.permutations(range(len(J)), 2):
-        yield (
-            J[i],
-            J[j],
-            float(max((a[i] * b[j] for a, b in zip(before, after, strict=True)), default=0.0)),
-        )
+        yield J[i], J[j], float(max((a[i] * b[j] for a, b in layers), default=0.0))
 
 
-BENT_DEPTH, BENT_SLOPE = 40, 0.1
-
-
-def bent_plane(depth: int = BENT_DEPTH, slope: float = BENT_SLOPE) -> Case:
-    """f = (x₁, ε relu x₂), every weight diag(1, ε^{1/L}), on both sides of x₂ = 0: 1-Lipschitz
-    throughout, of cost L + Lε^{2/L}.
-    """
-    return network([np.diag([1.0, slope ** (1 / depth)])] * depth, [[0.5, 0.5], [0.5, -0.5]])
-
-
-def _bent_by_hand(case: Case) -> Check:
-    """R⁽¹⁾(f) ≤ lim L(ε^{2/L} − 1) = 2 log ε, against log ε + log 1 + ε."""
-    return at_least(2 * math.log(BENT_SLOPE), math.log(BENT_SLOPE) + BENT_SLOPE)
-
-
-def bent_first(rng: np.random.Generator, draws: int) -> Iterator[Case]:
-    yield bent_plane()
-    yield from relu_networks(rng, draws)
+BENT_SLOPE = 0.1
+_BENT = network([np.diag([1.0, BENT_SLOPE ** (1 / 40)])] * 40, [[0.5, 0.5], [0.5, -0.5]])
+"""f = (x₁, ε relu x₂), every weight diag(1, ε^{1/L}), on both sides of x₂ = 0: 1-Lipschitz
+throughout, of cost L + Lε^{2/L}.
+"""
 
 
 def measure_two_points(
@@ -225,26 +185,17 @@ def measure_two_points(
         if finite:
             left, right = norm, (linear_cost(sx, L) + linear_cost(sy, L)) / 2 + change
         elif any_rank or len(sx) == len(sy):
-            left, right = (
-                norm - max(len(sx), len(sy)) * L,
-                (first_bound(sx) + first_bound(sy)) / 2 + change,
-            )
+            left = norm - max(len(sx), len(sy)) * L
+            right = (first_bound(sx) + first_bound(sy)) / 2 + change
         else:
             unequal += 1
             continue
         checks.append(compare(left, ">=", right, 64 * EPS * L * (1 + norm + abs(right))))
-    drops = outside("rank Jf(x) ≠ rank Jf(y)", parts=unequal) + outside(
-        "one point: no pair", when=len(case.x) < 2
-    )
-    return worst(checks, case.hypotheses, drops)
+    drops = outside("rank Jf(x) ≠ rank Jf(y)", parts=unequal)
+    return worst(checks, drops + outside("one point: no pair", when=len(case.x) < 2))
 
 
 _ABSOLUTE = network([[[1.0], [-1.0]], [[1.0, 1.0]]], [[1.0], [-1.0]])
-
-
-def _positive_segment(case: Identity) -> Case:
-    """The identity on [0, 1], which costs no more than L."""
-    return network([[[1.0]]] * case[3], [[1.0], [0.5]])
 
 
 def _signed_identity(P: np.ndarray, points: np.ndarray, depth: int) -> Any:
@@ -253,23 +204,15 @@ def _signed_identity(P: np.ndarray, points: np.ndarray, depth: int) -> Any:
     return built.net, built.params
 
 
-_TWICE = control(
-    "twice the last term, at |x|",
-    lambda: _ABSOLUTE,
-    term=lambda nuclear, squared: 2 * change_term(nuclear, squared),
-)
-
-
-@statement(
+@cases.numeric(
     "P 5 (if)",
     planar_domains,
     control(
-        "[−1, 1], not completely positive",
-        lambda: (np.array([[1.0], [-1.0]]), 6),
+        "the network for [−1, 1], which is not completely positive",
+        lambda: (np.array([[1.0], [0.5]]), 6),
         build=_signed_identity,
     ),
-    method="float64",
-    show=lambda case: f"points, depth = np.array({case[0].tolist()}), {case[1]}",
+    show=named("points, depth"),
 )
 def measure_planar(case: Domain, build: Callable[..., Any] = linear_construction) -> Check:
     """R⁽¹⁾(id; Ω) = 0 when Ω is k-planar and completely positive: networks of every depth cost
@@ -282,24 +225,22 @@ def measure_planar(case: Domain, build: Callable[..., Any] = linear_construction
     k = int(np.sum(s > 1e-12 * s[0]))
     P = Vt[:k].T @ Vt[:k]
     net, params = build(P, points, depth)
-    missed = float(np.abs(outputs(net, params, points) - points).max())
-    excess = squared_norm(net, params) - k * depth
-    rounding = 256 * EPS * depth * k
-    return worst(
-        [compare(missed, "=", 0.0, rounding), compare(excess, "=", 0.0, rounding)],
-        {"k": k, "depth": depth},
-    )
+    built, rounding = Case(net, params, points), 256 * EPS * depth * k
+    checks = [
+        compare(value, "=", 0.0, rounding)
+        for value in (cases.missed(built, points), built.squared_norm - k * depth)
+    ]
+    return worst(checks, k=k, depth=depth)
 
 
-@statement(
+@cases.numeric(
     "P 5 (only if)",
     unplanar_domains,
     control(
         "a planar completely positive segment costs no more than L",
         lambda: ("signed", 1.0, 0.0, 9, 0.7),
-        build=_positive_segment,
+        build=lambda case: network([[[1.0]]] * case[3], [[1.0], [0.5]]),
     ),
-    method="float64",
     show=repr,
 )
 def measure_gap(case: Identity, build: Callable[[Identity], Case] = identity_on) -> Check:
@@ -309,49 +250,51 @@ def measure_gap(case: Identity, build: Callable[[Identity], Case] = identity_on)
     and the least that a layer must spend.
     """
     built = build(case)
-    missed = float(np.abs(outputs(built.net, built.params, built.x) - built.x).max())
+    norm = built.squared_norm
     gap = signed_gap(case[1], case[2]) if case[0] == "signed" else bent_gap(case[1])
-    rounding = 256 * EPS * built.squared_norm
-    hypotheses = {"domain": case[0], "slope": round(case[2], 2), "depth": case[3]}
     attained, others = layers_of(case)
     return worst(
         [
-            compare(missed, "=", 0.0, 256 * EPS * built.squared_norm**2),
-            compare(built.squared_norm - built.net.depth, ">=", gap, rounding),
+            compare(cases.missed(built, built.x), "=", 0.0, 256 * EPS * norm**2),
+            compare(norm - built.net.depth, ">=", gap, 256 * EPS * norm),
             compare(gap, ">=", 1e-3, 0.0),
             compare(min(attained), "=", gap, 1e-9),
             compare(min(others), ">=", gap, 1e-9),
         ],
-        hypotheses,
+        domain=case[0],
+        slope=round(case[2], 2),
+        depth=case[3],
     )
 
 
-@statement("P 13", bent_first, _TWICE, method="float64", show=show, confirm=_bent_by_hand)
-def p_13(case: Any, term: Any = change_term) -> Check:
+@cases.of_networks(
+    "P 13",
+    lambda rng, draws: itertools.chain([_BENT], relu_networks(rng, draws)),
+    control(
+        "twice the last term, at |x|",
+        lambda: _ABSOLUTE,
+        term=lambda nuclear, squared: 2 * change_term(nuclear, squared),
+    ),
+    # R⁽¹⁾(f) ≤ lim L(ε^{2/L} − 1) = 2 log ε, against log ε + log 1 + ε.
+    confirm=lambda case: at_least(2 * math.log(BENT_SLOPE), math.log(BENT_SLOPE) + BENT_SLOPE),
+)
+def p_13(case: Any, term: Any = change_term, any_rank: bool = True) -> Check:
     """ReLU, C-uniformly Lipschitz: R⁽¹⁾(f) ≥ log|Jf(x)|₊ + log|Jf(y)|₊ + C⁻²‖Jf(x) − Jf(y)‖_*."""
-    return measure_two_points(case, any_rank=True, term=term)
+    return measure_two_points(case, any_rank=any_rank, term=term)
 
 
-p_13_amended = statement(
-    "P 13, amended",
-    relu_networks,
-    _TWICE,
-    amends="P 13",
-    method="float64",
-    show=show,
-    says="the same, where rank Jf(x) = rank Jf(y) = R⁽⁰⁾(f)",
-)(measure_two_points)
+p_13_amended = p_13.amend(cases=relu_networks, any_rank=False)(
+    "the same, where rank Jf(x) = rank Jf(y) = R⁽⁰⁾(f)."
+)
 
 
-@statement(
+@cases.of_networks(
     "P 13 (finite depth)",
     relu_networks,
     control(
         "slope −1 on the left: x ↦ |x| by one neuron of weight 1",
         lambda: network([[[1.0]], [[1.0]]], [[1.0], [-1.0]], slope=-1.0),
     ),
-    method="float64",
-    show=show,
 )
 def p_13_finite_depth(case: Any) -> Check:
     """‖θ‖² ≥ ½L‖Jf(x)‖^{2/L}_{2/L} + ½L‖Jf(y)‖^{2/L}_{2/L} + C⁻²‖Jf(x) − Jf(y)‖_*."""

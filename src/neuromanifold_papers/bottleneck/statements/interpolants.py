@@ -1,19 +1,19 @@
 """`bottleneck`, interpolants of rank 1: Theorem 10.   [bottleneck, Thm 10]"""
 
-import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from functools import cache, partial
 
 import numpy as np
 
 from neuromanifold.bottleneck import Interpolant, folded_interpolant, polyline_interpolant
 from neuromanifold.bottleneck.balance import balance
-from neuromanifold_papers.bottleneck.statements.cases import compare, network, outputs
+from neuromanifold.bottleneck.passage import passage
+from neuromanifold_papers.bottleneck.statements.cases import compare, missed, network, numeric
 from neuromanifold_papers.check import Check, at_least
-from neuromanifold_papers.statement import control, statement
+from neuromanifold_papers.statement import control
 
 Family = tuple[str, int, float, tuple[Interpolant, ...]]
 
@@ -29,7 +29,7 @@ def shrunk(found: Interpolant, factor: float) -> Interpolant:
     return replace(found, params=balance(found.net, tuple(layers)), y=found.y * factor)
 
 
-@functools.cache
+@cache
 def _folded(dimension: int, folds: tuple[int, ...], factor: float) -> tuple[Interpolant, ...]:
     found = tuple(folded_interpolant(dimension, q, 10) for q in folds)
     return found if factor == 1 else tuple(shrunk(i, factor) for i in found)
@@ -45,12 +45,13 @@ def interpolants(rng: np.random.Generator, draws: int) -> Iterator[Family]:
     for index in range(1 + draws // 20):
         points = [rng.uniform(0.1, 1, size=(n, 2)) for n in (6, 12, 24)]
         factor = factors[index % 3]
-        yield (
-            "polyline",
-            2,
-            factor,
-            tuple(shrunk(polyline_interpolant(p, 8), factor) for p in points),
-        )
+        found = tuple(shrunk(polyline_interpolant(p, 8), factor) for p in points)
+        yield "polyline", 2, factor, found
+
+
+def apart(y: np.ndarray) -> np.ndarray:
+    """The distances between all pairs of points."""
+    return np.linalg.norm(y[:, None] - y, axis=2)
 
 
 def least_cost(n: int, dimension: int) -> float:
@@ -58,41 +59,32 @@ def least_cost(n: int, dimension: int) -> float:
     return 2 * (1 - 1 / dimension) * math.log(n)
 
 
-def path_length(y: np.ndarray) -> float:
-    """What a path through all points cannot be shorter than: ½ Σ (d₁ + d₂) over nearest and
-    second nearest, less the ends' share.
-    """
-    distances = np.linalg.norm(y[:, None] - y[None], axis=2)
-    nearest = np.sort(distances, axis=1)[:, 1:3]
-    return float(nearest.sum() / 2 - nearest[:, 1].max())
-
-
 def _fits(found: Interpolant) -> bool:
-    return bool(
-        np.abs(outputs(found.net, found.params, found.x) - found.y).max()
-        <= 1e-6 * np.abs(found.y).max()
-    )
+    return missed(found, found.y) <= 1e-6 * np.abs(found.y).max()
+
+
+def path_cost(found: Interpolant) -> float:
+    """2 log(length of the shortest path / diameter of the sample).
+
+    What a path through all points cannot be shorter than is ½ Σ (d₁ + d₂) over nearest and second
+    nearest, less the ends' share.
+    """
+    nearest = np.sort(apart(found.y), axis=1)[:, 1:3]
+    length = float(nearest.sum() / 2 - nearest[:, 1].max())
+    return 2 * math.log(length / float(apart(found.x).max()))
 
 
 def kernel_bound(found: Interpolant) -> float:
     """log of c·N^{4−4/k*} with c the fourth power of ℓ/(N^{1−1/k*}·diam Ω), which scales with
     the target: 4 log(ℓ/diam Ω).
     """
-    return 4 * math.log(path_length(found.y) / _diameter(found.x))
+    return 2 * path_cost(found)
 
 
-def _diameter(x: np.ndarray) -> float:
-    return float(np.linalg.norm(x[:, None] - x[None], axis=2).max())
-
-
-def _family_hypotheses(case: Family) -> dict[str, Any]:
-    name, k, factor, found = case
-    return {
-        "interpolant": name,
-        "k*": k,
-        "size of targets": factor,
-        "N": str([len(i.y) for i in found]),
-    }
+def _closest(sides: list[tuple[float, float]]) -> Check:
+    """left ≥ right where they are closest."""
+    left, right = min(sides, key=lambda side: side[0] - side[1])
+    return compare(left, ">=", right, 1e-9 * (1 + abs(left)), cases=len(sides))
 
 
 def confirm_least_cost(case: Family) -> Check:
@@ -101,19 +93,11 @@ def confirm_least_cost(case: Family) -> Check:
     assert all(map(_fits, found))
     sides = []
     for i in found:
-        squares = [
-            w * w
-            for p in i.params
-            for w in [*np.ravel(p.weight).tolist(), *np.ravel(p.bias).tolist()]
-        ]
-        sides.append((math.fsum(squares) - len(i.params), least_cost(len(i.y), k)))
+        entries = np.concatenate([np.ravel(part) for layer in i.params for part in layer])
+        norm = math.fsum(w * w for w in entries.tolist())
+        sides.append((norm - len(i.params), least_cost(len(i.y), k)))
     left, right = min(sides, key=lambda side: side[0] - side[1])
     return at_least(left, right, 1e-9)
-
-
-def path_cost(found: Interpolant) -> float:
-    """2 log(length of the shortest path / diameter of the sample)."""
-    return 2 * math.log(path_length(found.y) / _diameter(found.x))
 
 
 _IMPORT = (
@@ -155,7 +139,20 @@ def paths(rng: np.random.Generator, draws: int) -> Iterator[Family]:
     yield from interpolants(rng, draws)
 
 
-@statement(
+of_families = partial(
+    numeric,
+    show=_show_family,
+    covers=lambda case: {
+        "interpolant": case[0],
+        "k*": case[1],
+        "size of targets": case[2],
+        "N": str([len(i.y) for i in case[3]]),
+    },
+)
+"""A statement whose cases are families of interpolants."""
+
+
+@of_families(
     "Thm 10",
     paths,
     control(
@@ -163,8 +160,6 @@ def paths(rng: np.random.Generator, draws: int) -> Iterator[Family]:
         lambda: ("line", 1, 4.0, (line(4.0, 60),)),
         bound=lambda found: kernel_bound(found) + 0.5,
     ),
-    method="float64",
-    show=_show_family,
 )
 def kernel(case: Family, bound: Callable[[Interpolant], float] = kernel_bound) -> Check:
     """Rank-1 interpolants of N points of a k*-dimensional target have Tr Θ(x, x) ≥
@@ -176,50 +171,10 @@ def kernel(case: Family, bound: Callable[[Interpolant], float] = kernel_bound) -
     found = case[3]
     assert all(map(_fits, found))
     assert all(min(i.net.widths) == 1 for i in found)
-    sides = [(math.log(i.trace / i.net.depth) + i.c1, bound(i)) for i in found]
-    left, right = min(sides, key=lambda side: side[0] - side[1])
-    return compare(
-        left,
-        ">=",
-        right,
-        1e-9 * (1 + abs(left)),
-        hypotheses=_family_hypotheses(case),
-        cases=len(found),
-    )
+    return _closest([(math.log(i.trace / i.net.depth) + i.c1, bound(i)) for i in found])
 
 
-@statement(
-    "Thm 10 (c₁) amended",
-    paths,
-    control(
-        "2.2 in place of 2, at f = 4x in 60 layers",
-        lambda: ("line", 1, 4.0, (line(4.0, 60),)),
-        bound=lambda found: 1.1 * path_cost(found),
-    ),
-    amends="Thm 10 (c₁)",
-    method="float64",
-    show=_show_family,
-)
-def path(case: Family, bound: Callable[[Interpolant], float] = path_cost) -> Check:
-    """c₁ ≥ 2 log(ℓ/diam Ω) with ℓ the length of the shortest path through the targets, which is
-    2(1 − 1/k*) log N up to a constant that depends on f* and Ω.
-
-    c₁ against the path's cost, where it is closest.
-    """
-    found = case[3]
-    sides = [(i.c1, bound(i)) for i in found]
-    left, right = min(sides, key=lambda side: side[0] - side[1])
-    return compare(
-        left,
-        ">=",
-        right,
-        1e-9 * (1 + abs(left)),
-        hypotheses=_family_hypotheses(case),
-        cases=len(found),
-    )
-
-
-@statement(
+@of_families(
     "Thm 10 (c₁)",
     interpolants,
     control(
@@ -227,8 +182,6 @@ def path(case: Family, bound: Callable[[Interpolant], float] = path_cost) -> Che
         lambda: ("folded", 2, 1.0, _folded(2, (3,), 1.0)),
         bound=lambda n, k: least_cost(n, k) + 30 * math.log(n),
     ),
-    method="float64",
-    show=_show_family,
     confirm=confirm_least_cost,
 )
 def cost(case: Family, bound: Callable[[int, int], float] = least_cost) -> Check:
@@ -238,16 +191,49 @@ def cost(case: Family, bound: Callable[[int, int], float] = least_cost) -> Check
     c₁ against 2(1 − 1/k*) log N, where it is closest.
     """
     _, k, _, found = case
-    sides = [(i.c1, bound(len(i.y), k)) for i in found]
-    left, right = min(sides, key=lambda side: side[0] - side[1])
-    return compare(
-        left,
-        ">=",
-        right,
-        1e-9 * (1 + abs(left)),
-        hypotheses=_family_hypotheses(case),
-        cases=len(found),
-    )
+    return _closest([(i.c1, bound(len(i.y), k)) for i in found])
 
 
-STATEMENTS = (kernel, cost)
+@cost.amend(
+    control(
+        "2.2 in place of 2, at f = 4x in 60 layers",
+        lambda: ("line", 1, 4.0, (line(4.0, 60),)),
+        bound=lambda found: 1.1 * path_cost(found),
+    ),
+    cases=paths,
+)
+def path(case: Family, bound: Callable[[Interpolant], float] = path_cost) -> Check:
+    """c₁ ≥ 2 log(ℓ/diam Ω) with ℓ the length of the shortest path through the targets, which is
+    2(1 − 1/k*) log N up to a constant that depends on f* and Ω.
+
+    c₁ against the path's cost, where it is closest.
+    """
+    return _closest([(i.c1, bound(i)) for i in case[3]])
+
+
+@of_families(
+    "Thm 19 (neighbours)",
+    paths,
+    control(
+        "the distances a hundredth larger, on a line",
+        lambda: ("line", 1, 1.0, (line(1.0, 60),)),
+        factor=1.01,
+    ),
+)
+def neighbours(case: Family, factor: float = 1.0) -> Check:
+    """Neighbours stay apart in every layer: (‖W_l(z_i − z_{i−1})‖ + ‖W_l(z_i − z_{i+1})‖)/2 is at least
+    e^{−(‖θ_{l+1:L}‖² − (L − l))/2}(d_{1,i} + d_{2,i})/2.
+
+    The smallest ratio of both sides, over layers and points.
+    """
+    ratios = []
+    for found in case[3]:
+        squares = [float(np.sum(p.weight**2) + np.sum(p.bias**2)) for p in found.params]
+        nearest = factor * np.sort(apart(found.y), axis=1)[1:-1, 1:3].sum(axis=1)
+        layers = passage(found.net, found.params, found.x).preactivations
+        for layer, z in enumerate(layers, start=1):
+            step = np.linalg.norm(np.diff(z, axis=0), axis=1)
+            rest = squares[layer:]
+            ratio = np.log((step[1:] + step[:-1]) / nearest) + (sum(rest) - len(rest)) / 2
+            ratios.append(float(ratio.min()))
+    return at_least(math.exp(min(ratios)), 1.0, 1e-9)

@@ -17,21 +17,8 @@ from neuromanifold.bottleneck.frames import Frames, appendix_factors, frames_eve
 from neuromanifold.bottleneck.kernel import PlanarityBound
 from neuromanifold.bottleneck.passage import passage
 from neuromanifold.models.mlp import MLP, Params
-from neuromanifold_papers.bottleneck.statements.cases import (
-    EPS,
-    SMALL,
-    Case,
-    activation,
-    compare,
-    lattice,
-    nearly_isometric,
-    network,
-    open_region,
-    parameter_gradients,
-    random_networks,
-    show,
-    worst,
-)
+from neuromanifold_papers.bottleneck.statements import cases
+from neuromanifold_papers.bottleneck.statements.cases import EPS, Case, compare, network, worst
 from neuromanifold_papers.bottleneck.statements.first import kept, networks
 from neuromanifold_papers.bottleneck.statements.ranks import integer_networks
 from neuromanifold_papers.check import Check, Drops, at_most, equal, inside, outside
@@ -58,8 +45,8 @@ def several_layers(rng: np.random.Generator, draws: int) -> Iterator[Case]:
     −1, 0, 1; random networks.
     """
     yield network([[[64.0]], [[64.0]]], [[1.0]], kind="nearly attained")
-    yield from lattice(((1, 1, 1), (1, 1, 1, 1)))
-    yield from random_networks(rng, 3 * draws)
+    yield from cases.lattice(((1, 1, 1), (1, 1, 1, 1)))
+    yield from cases.random_networks(rng, 3 * draws)
 
 
 def layer_share(total: float, m: int) -> float:
@@ -91,11 +78,8 @@ def shared_residual(case: Case) -> float:
     W_2ᵀ‖.
     """
     first, last = (np.asarray(p.weight).ravel() for p in case.params)
-    return (
-        case.squared_norm
-        + 2
-        - 2 * max(float(np.linalg.norm(first + sign * last)) for sign in (1, -1))
-    )
+    most = max(float(np.linalg.norm(first + sign * last)) for sign in (1, -1))
+    return case.squared_norm + 2 - 2 * most
 
 
 def _without_rank(points: int) -> Drops:
@@ -111,7 +95,7 @@ def confirm_shared(case: Case) -> Check:
     angles = np.linspace(0, 2 * np.pi, 100_001)
     frame = np.stack([np.cos(angles), np.sin(angles)])
     left = case.squared_norm + 2 - 2 * float(np.max(np.abs(first @ frame) + np.abs(last @ frame)))
-    exact = [[Fraction(float(w)).limit_denominator(1000) for w in part] for part in (first, last)]
+    exact = [_rational(part) for part in (first, last)]
     slope = Fraction(case.slope).limit_denominator(1000)
     norm = sum(w * w for part in exact for w in part)
     budgets = []
@@ -122,10 +106,15 @@ def confirm_shared(case: Case) -> Check:
     return at_most(left, min(budgets), 1e-6)
 
 
+def _rational(entries: np.ndarray) -> list[Fraction]:
+    return [Fraction(float(w)).limit_denominator(1000) for w in np.ravel(entries)]
+
+
 def nonnegative_slopes(rng: np.random.Generator, draws: int) -> Iterator[Case]:
-    """Every small network and random ones with slopes in [0, 1]."""
-    yield from lattice(((1, 1), (1, 1, 1), (1, 2, 1)), (0.0, 0.5, 1.0))
-    yield from random_networks(rng, 2 * draws, slopes=(0.0, 0.25, 0.9, 1.0))
+    """A chain that shrinks, every small network and random ones with slopes in [0, 1]."""
+    yield cases.chain(0.5, 2, 1.0)
+    yield from cases.lattice(((1, 1), (1, 1, 1), (1, 2, 1)), (0.0, 0.5, 1.0))
+    yield from cases.random_networks(rng, 2 * draws, slopes=(0.0, 0.25, 0.9, 1.0))
 
 
 def appendix_cases(rng: np.random.Generator, draws: int) -> Iterator[Case]:
@@ -133,17 +122,14 @@ def appendix_cases(rng: np.random.Generator, draws: int) -> Iterator[Case]:
     units = ((1.0, 0.0), (0.8, 0.6), (0.6, 0.8))
     for u, v in itertools.product(units, repeat=2):
         yield network([np.array(u)[:, None], np.array(v)[None]], [[1.0]])
-    yield from random_networks(rng, draws, slopes=(0.0, 0.5))
+    yield from cases.random_networks(rng, draws, slopes=(0.0, 0.5))
 
 
 def confirm_appendix(case: Case) -> Check:
     """(1, 2, 1) in fractions: the factors are W_2/|W_2| and W_1/|W_1|, and −2 log J ≤ 2(1 −
     J)/J.
     """
-    u, v = (
-        [Fraction(float(w)).limit_denominator(1000) for w in np.asarray(p.weight).ravel()]
-        for p in case.params
-    )
+    u, v = (_rational(p.weight) for p in case.params)
     inner = sum(a * b for a, b in zip(u, v, strict=True))
     spent = 2 * (sum(a * a for a in u) + 1 - 2 * inner)
     return at_most(spent, 2 * (1 - inner) / inner)
@@ -153,8 +139,8 @@ def traced(rng: np.random.Generator, draws: int) -> Iterator[Case]:
     """Networks with integer parameters and dyadic slopes: every small one, then all shapes of
     widths 1 to 3 with biases.
     """
-    yield from lattice(
-        values=(1.0, -1.0, 2.0), shapes=((1, 1), (1, 1, 1), (1, 2, 1), (2, 1, 2), (2, 2))
+    yield from cases.lattice(
+        ((1, 1), (1, 1, 1), (1, 2, 1), (2, 1, 2), (2, 2)), values=(1.0, -1.0, 2.0)
     )
     yield from (replace(case, x=case.x + 0.25) for case in integer_networks(rng, draws))
 
@@ -166,26 +152,18 @@ def trace_formula(case: Case, bias: bool) -> np.ndarray:
 
 def measure_trace(
     case: Case,
-    *,
     bias: bool | None = None,
     formula: Callable[[Case, bool], np.ndarray] = trace_formula,
 ) -> Check:
     """Against Tr Θ(x, x) = Σ ‖∂f/∂θ_i‖² with the derivatives by moving one parameter at a time:
     exact in dyadic numbers.
     """
-    if not open_region(case):
-        return equal(
-            0,
-            0,
-            drops=outside("a pre-activation is exactly zero: no derivative"),
-            hypotheses=case.hypotheses,
-        )
-    exact = np.sum(parameter_gradients(case) ** 2, axis=(1, 2))
+    if not cases.open_region(case):
+        return equal(0, 0, drops=outside("a pre-activation is exactly zero: no derivative"))
+    exact = np.sum(cases.parameter_gradients(case) ** 2, axis=(1, 2))
     found = formula(case, case.net.bias if bias is None else bias)
     at = int(np.argmax(np.abs(exact - found)))
-    return equal(
-        float(found[at]), float(exact[at]), comparisons=len(exact), hypotheses=case.hypotheses
-    )
+    return equal(float(found[at]), float(exact[at]), comparisons=len(exact))
 
 
 def confirm_trace(case: Case) -> Check:
@@ -207,35 +185,21 @@ def biased_traces(rng: np.random.Generator, draws: int) -> Iterator[Case]:
 
 def balanced_chains(rng: np.random.Generator, draws: int) -> Iterator[Case]:
     """Balanced parameters: chains of every sign, random networks after balancing."""
-    for weight, depth, slope in itertools.product(
-        (1.0, -1.0, 0.5, 2.0), (1, 2, 3, 6), (0.0, 0.5, -0.5, 1.0)
-    ):
+    weights, slopes = (1.0, -1.0, 0.5, 2.0), (0.0, 0.5, -0.5, 1.0)
+    for weight, depth, slope in itertools.product(weights, (1, 2, 3, 6), slopes):
         yield network([[[weight]]] * depth, [[1.0], [-1.0]], slope=slope, kind="chain")
-    yield from random_networks(rng, draws, balanced=True)
-
-
-def balanced_networks(rng: np.random.Generator, draws: int) -> Iterator[Case]:
-    """The chains, the small lattice where it is balanced, random networks after balancing."""
-    yield from balanced_lattice(SMALL)
-    yield from balanced_chains(rng, draws)
+    yield from cases.random_networks(rng, draws, balanced=True)
 
 
 def balanced_lattice(shapes: Iterable[tuple[int, ...]]) -> Iterator[Case]:
     """The networks with weights −1, 0, 1 that are balanced, but for zero."""
-    found = lattice(shapes)
-    return (
-        case
-        for case in found
-        if balance_defect(case.net, case.params) == 0.0 and case.squared_norm > 0
-    )
+    found = (case for case in cases.lattice(shapes) if balance_defect(case.net, case.params) == 0.0)
+    return (case for case in found if case.squared_norm > 0)
 
 
 def _conditions(case: Case) -> tuple[list[int], list[float]]:
     """The rank k of Jf(x) at each point and its condition on its rank; infinite where Jf(x) = 0."""
-    spectra = [
-        kept(J) if J.any() else np.zeros(0)
-        for J in passage(case.net, case.params, case.x).jacobian()
-    ]
+    spectra = [kept(J) if J.any() else np.zeros(0) for J in cases.jacobians(case)]
     return [len(s) for s in spectra], [float(s[0] / s[-1]) if len(s) else math.inf for s in spectra]
 
 
@@ -249,32 +213,19 @@ def measure_activations(case: Case, *, layers: bool = False, share: Share = laye
     ranks, conditions = _conditions(case)
     good = [condition < _ILL for condition in conditions]
     drops = outside("Jf(x) = 0, where the bound divides by k", parts=ranks.count(0))
-    drops += inside(
-        _ILL_POSED, parts=sum(c >= _ILL and k > 0 for k, c in zip(ranks, conditions, strict=True))
-    )
+    drops += inside(_ILL_POSED, parts=good.count(False) - ranks.count(0))
     if not any(good):
-        return worst((), case.hypotheses, drops)
+        return worst((), drops)
     found, condition = replace(case, x=case.x[good]), max(c for c in conditions if c < _ILL)
     sides = activation_bound(found.net, found.params, found.x)
     left, right = sides.left, np.minimum(sides.right, 1e300)
     rounding = 64 * EPS * case.net.depth * (1 + case.squared_norm) * condition
-    if not layers:
-        at = int(np.argmax(left / right))
-        return at_most(
-            float(left[at] / right[at]),
-            1.0,
-            rounding,
-            comparisons=len(left),
-            drops=drops,
-            hypotheses=case.hypotheses,
-        )
-    through = passage(found.net, found.params, found.x)
-    sizes = -np.sort(-np.stack([np.sum(a**2, axis=1) for a in through.activations]), axis=0)
-    allowed = np.array([[share(r, m) for r in right] for m in range(1, len(sizes) + 1)])
-    ratio = float(np.max(sizes / allowed))
-    return at_most(
-        ratio, 1.0, rounding, comparisons=sizes.size, drops=drops, hypotheses=case.hypotheses
-    )
+    ratios = left / right
+    if layers:
+        through = passage(found.net, found.params, found.x)
+        sizes = -np.sort(-np.stack([np.sum(a**2, axis=1) for a in through.activations]), axis=0)
+        ratios = sizes / [[share(r, m) for r in right] for m in range(1, len(sizes) + 1)]
+    return at_most(float(np.max(ratios)), 1.0, rounding, comparisons=ratios.size, drops=drops)
 
 
 def far_point(n: int, eta_squared: Fraction, size: float) -> Case:
@@ -295,55 +246,12 @@ def planar_cases(rng: np.random.Generator, draws: int) -> Iterator[Case]:
         widths = [int(w) for w in rng.integers(3, 6, size=int(rng.integers(4, 9)))]
         widths[len(widths) // 2] = k
         bias = bool(index % 3)
-        net = MLP(tuple(widths), activation(slope), bias=bias)
-        params = balance(net, nearly_isometric(rng, widths, k, 10.0 ** rng.uniform(-3, -0.3), bias))
+        net, noise = MLP(tuple(widths), cases.activation(slope), bias=bias), rng.uniform(-3, -0.3)
+        params = balance(net, cases.nearly_isometric(rng, widths, k, 10.0**noise, bias))
         yield Case(net, params, np.abs(rng.normal(size=(8, widths[0]))), slope, "nearly isometric")
     for n in (16, 64, 256, 400, 1024):
         yield far_point(n, Fraction(1, math.isqrt(n)), 100.0)
     yield from balanced_lattice(((1, 1, 1), (1, 2, 1), (2, 1, 2), (2, 2)))
-
-
-def measure_planarity(
-    case: Case, *, averaged: bool, bound: Callable[..., PlanarityBound] = planarity_bound
-) -> Check:
-    """The m-th largest s_{k+1}(α̃_l(X)/√N) against the bound at p = m/L for every m: all
-    fractions p at once.
-    """
-    ranks, conditions = _conditions(case)
-    k = int(np.bincount(ranks).argmax())
-    good = [
-        rank == k and condition < _ILL for rank, condition in zip(ranks, conditions, strict=True)
-    ]
-    hypotheses = case.hypotheses | {"k": k}
-    drops = outside(
-        "Jf(x) = 0, where the bound divides by k" if k == 0 else "rank Jf(x_i) ≠ k",
-        parts=_other(ranks, k),
-    )
-    drops += inside(
-        _ILL_POSED, parts=sum(r == k > 0 and not g for r, g in zip(ranks, good, strict=True))
-    )
-    if not any(good):
-        return worst((), hypotheses, drops)
-    found = bound(case.net, case.params, case.x[good], rank=k, averaged=averaged)
-    assert found.hypotheses["balanced"]
-    size = max(
-        float(np.abs(z).max()) for z in passage(case.net, case.params, case.x).preactivations
-    )
-    rounding = 64 * EPS * case.net.depth * (1 + size) * (1 + case.squared_norm)
-    values = np.sort(found.values)[::-1]
-    return worst(
-        (
-            compare(float(v), "<=", found.bound(m / len(values)), rounding)
-            for m, v in enumerate(values, start=1)
-        ),
-        hypotheses,
-        drops,
-    )
-
-
-def _other(ranks: list[int], k: int) -> int:
-    """How many points have another rank; all of them where k = 0."""
-    return len(ranks) if k == 0 else len(ranks) - ranks.count(k)
 
 
 def confirm_planarity(case: Case) -> Check:
@@ -381,16 +289,16 @@ def _one_direction_less(
 
 def _show_far(case: Case) -> str:
     if case.kind != "one far point":
-        return show(case)
+        return cases.show(case)
     square = round(1 / float(case.params[0].weight[1, 1]) ** 2)
     return (
-        "from fractions import Fraction\nfrom neuromanifold_papers.bottleneck.statements.layers "
-        "import far_point\n"
+        "from fractions import Fraction\n"
+        "from neuromanifold_papers.bottleneck.statements.layers import far_point\n"
         f"case = far_point({len(case.x)}, Fraction(1, {square}), {float(case.x[0, 0])})"
     )
 
 
-@statement("Thm 6", networks, _ONE_SMALLER, method="float64", show=show)
+@cases.of_networks("Thm 6", networks, _ONE_SMALLER)
 def thm6(case: Case, allowed: Budget = budget) -> Check:
     """‖θ‖² ≤ kL + c₁ and rank Jf(x) = k: some semi-orthogonal U_l, V_l have Σ ‖W_l −
     U_lV_{l-1}ᵀ‖² + ‖b_l‖² ≤ c₁ − 2 log|Jf(x)|₊.
@@ -399,16 +307,12 @@ def thm6(case: Case, allowed: Budget = budget) -> Check:
     layer, at each point.
     """
     found = _frames(case)
-    return worst(
-        (
-            compare(float(f.closest.sum() + f.bias_norms.sum()), "<=", allowed(f), f.rounding)
-            for f in found
-        ),
-        case.hypotheses | {"rank": max(f.rank for f in found)},
-    )
+    spent = ((float(f.closest.sum() + f.bias_norms.sum()), f) for f in found)
+    checks = (compare(size, "<=", allowed(f), f.rounding) for size, f in spent)
+    return worst(checks, rank=max(f.rank for f in found))
 
 
-@statement(
+@cases.of_networks(
     "Thm 6 (layers)",
     several_layers,
     control(
@@ -416,8 +320,6 @@ def thm6(case: Case, allowed: Budget = budget) -> Check:
         lambda: network([[[4.0]], [[4.0]]], [[1.0]]),
         share=lambda total, m: layer_share(total, m) / 1.5,
     ),
-    method="float64",
-    show=show,
 )
 def thm6_layers(case: Case, share: Share = layer_share) -> Check:
     """For every p in (0, 1) at least (1 − p)L layers have ‖W_l − U_lV_{l-1}ᵀ‖² + ‖b_l‖² ≤ (c₁ − 2
@@ -429,41 +331,13 @@ def thm6_layers(case: Case, share: Share = layer_share) -> Check:
     checks = []
     for f in _frames(case):
         sizes = np.sort(f.closest + f.bias_norms)[::-1]
-        allowed = [share(max(0.0, budget(f)), m) for m in range(1, len(sizes) + 1)]
-        checks += [
-            compare(float(size), "<=", a, f.rounding)
-            for size, a in zip(sizes, allowed, strict=True)
-        ]
-    return worst(checks, case.hypotheses)
+        for m, size in enumerate(sizes, start=1):
+            allowed = share(max(0.0, budget(f)), m)
+            checks.append(compare(float(size), "<=", allowed, f.rounding))
+    return worst(checks)
 
 
-@statement(
-    "Thm 6 (shared V) amended",
-    nonnegative_slopes,
-    _ONE_SMALLER,
-    amends="Thm 6 (shared V)",
-    method="float64",
-    show=show,
-)
-def carried(case: Case, allowed: Budget = budget) -> Check:
-    """With one V_l a layer, Σ ‖W_l − V_lV_{l-1}ᵀ‖² + ‖b_l‖² ≤ c₁ − 2 log|Jf(x)|₊ for slopes in
-    [0, 1]: carry V_l forward from the row space of Jf(x).
-
-    The library's frames, carried forward from the row space of Jf(x), one V_l a layer.
-    """
-    found = _frames(case)
-    assert all(f.shared for f in found)
-    return worst((compare(f.spent, "<=", allowed(f), f.rounding) for f in found), case.hypotheses)
-
-
-@statement(
-    "Thm 6 (shared V)",
-    one_neuron_wide,
-    _ONE_SMALLER,
-    method="float64",
-    show=show,
-    confirm=confirm_shared,
-)
+@cases.of_networks("Thm 6 (shared V)", one_neuron_wide, _ONE_SMALLER, confirm=confirm_shared)
 def shared(case: Case, allowed: Budget = budget) -> Check:
     """The main text's form with one semi-orthonormal V_l a layer, σ_a with a in (−1, 1): Σ ‖W_l −
     V_lV_{l-1}ᵀ‖² ≤ c₁ − 2 log|Jf(x)|₊.
@@ -473,30 +347,23 @@ def shared(case: Case, allowed: Budget = budget) -> Check:
     found = _frames(case)
     frames = [f for f in found if f.rank == 1]
     left, drops = shared_residual(case), _without_rank(len(found) - len(frames))
-    return worst(
-        (compare(left, "<=", allowed(f), f.rounding) for f in frames), case.hypotheses, drops
-    )
+    return worst((compare(left, "<=", allowed(f), f.rounding) for f in frames), drops)
 
 
-forward = statement(
-    "Thm 6 (proof's factors) amended",
-    nonnegative_slopes,
-    _ONE_SMALLER,
-    amends="Thm 6 (proof's factors)",
-    method="float64",
-    show=show,
-    says="With factors carried forward from the row space of Jf(x), slopes in [0, 1], the sum stays "
-    "within the budget",
-)(carried.measure)
+@shared.amend(cases=nonnegative_slopes)
+def carried(case: Case, allowed: Budget = budget) -> Check:
+    """With one V_l a layer, Σ ‖W_l − V_lV_{l-1}ᵀ‖² + ‖b_l‖² ≤ c₁ − 2 log|Jf(x)|₊ for slopes in
+    [0, 1]: carry V_l forward from the row space of Jf(x).
+
+    The library's frames, carried forward from the row space of Jf(x), one V_l a layer.
+    """
+    found = _frames(case)
+    assert all(f.shared for f in found)
+    return worst(compare(f.spent, "<=", allowed(f), f.rounding) for f in found)
 
 
-@statement(
-    "Thm 6 (proof's factors)",
-    appendix_cases,
-    _ONE_SMALLER,
-    method="float64",
-    show=show,
-    confirm=confirm_appendix,
+@cases.of_networks(
+    "Thm 6 (proof's factors)", appendix_cases, _ONE_SMALLER, confirm=confirm_appendix
 )
 def appendix(case: Case, allowed: Budget = budget) -> Check:
     """The appendix's U_l, V_{l-1}, from the SVD of W_l projected onto the row space of J(α̃_l →
@@ -507,38 +374,25 @@ def appendix(case: Case, allowed: Budget = budget) -> Check:
     checks, found = [], _frames(case)
     for point, f in zip(case.x, found, strict=True):
         if f.rank:
-            factors = appendix_factors(case.net, case.params, point[None])
-            spent = sum(
-                float(np.sum((p.weight - U @ V.T) ** 2))
-                for p, (U, V) in zip(case.params, factors, strict=True)
-            )
-            checks.append(compare(spent + float(f.bias_norms.sum()), "<=", allowed(f), f.rounding))
-    return worst(checks, case.hypotheses, _without_rank(len(found) - len(checks)))
+            pairs = appendix_factors(case.net, case.params, point[None])
+            gaps = (p.weight - U @ V.T for p, (U, V) in zip(case.params, pairs, strict=True))
+            spent = sum(float(np.sum(gap**2)) for gap in gaps) + float(f.bias_norms.sum())
+            checks.append(compare(spent, "<=", allowed(f), f.rounding))
+    return worst(checks, _without_rank(len(found) - len(checks)))
 
 
-biased_trace = statement(
-    "trace (without biases) amended",
-    biased_traces,
-    control(
-        "without the biases' share: (1, 1), f = x",
-        lambda: network([[[1.0]]], [[1.0]], biases=[[0.0]]),
-        bias=False,
-    ),
-    amends="trace (without biases)",
-    show=show,
-    says="Tr Θ(x, x) = Σ_l (‖α_{l-1}(x)‖² + [bias]) ‖J(α̃_l → f)(x)‖²_F",
-)(measure_trace)
-trace = statement(
-    "trace",
-    traced,
-    control(
-        "without the biases' share: (1, 1), f = x",
-        lambda: network([[[1.0]]], [[1.0]], biases=[[0.0]]),
-        bias=False,
-    ),
-    show=show,
-    says="Tr Θ(x, x) = Σ_l (‖α_{l-1}(x)‖² + [bias]) ‖J(α̃_l → f)(x)‖²_F",
-)(measure_trace)
+forward = appendix.amend(
+    cases=nonnegative_slopes,
+    says="With factors carried forward from the row space of Jf(x), slopes in [0, 1], the sum stays "
+    "within the budget",
+)(carried.measure)
+_TRACE = "Tr Θ(x, x) = Σ_l (‖α_{l-1}(x)‖² + [bias]) ‖J(α̃_l → f)(x)‖²_F"
+_NO_BIASES = control(
+    "without the biases' share: (1, 1), f = x",
+    lambda: network([[[1.0]]], [[1.0]], biases=[[0.0]]),
+    bias=False,
+)
+trace = statement("trace", traced, _NO_BIASES, show=cases.show, says=_TRACE)(measure_trace)
 
 
 @statement(
@@ -549,7 +403,7 @@ trace = statement(
         lambda: network([[[1.0]]], [[1.0]]),
         formula=lambda case, bias: 2 * trace_formula(case, bias),
     ),
-    show=show,
+    show=cases.show,
     confirm=confirm_trace,
 )
 def unbiased_trace(case: Any, formula: Any = trace_formula) -> Check:
@@ -559,21 +413,22 @@ def unbiased_trace(case: Any, formula: Any = trace_formula) -> Check:
     return measure_trace(case, bias=False, formula=formula)
 
 
-thm7 = statement(
+biased_trace = unbiased_trace.amend(_NO_BIASES, says=_TRACE)(measure_trace)
+
+
+thm7 = cases.of_networks(
     "Thm 7",
-    balanced_networks,
+    lambda rng, draws: itertools.chain(balanced_lattice(cases.SMALL), balanced_chains(rng, draws)),
     control(
         "not balanced: f = x as 11/10 and then 10/11",
         lambda: network([[[1.1]], [[1 / 1.1]]], [[1.0]]),
     ),
-    method="float64",
-    show=show,
     narrower=_WELL_POSED,
     says="balanced, ‖θ‖² ≤ kL + c₁, rank Jf(x) = k, Tr Θ(x, x) ≤ cL: Σ_l ‖α_{l-1}(x)‖² ≤ c·max{1, e^{c₁/k}} L/(k|Jf(x)|₊^{2/k})",
 )(measure_activations)
 
 
-@statement(
+@cases.of_networks(
     "Thm 7 (layers)",
     balanced_chains,
     control(
@@ -581,8 +436,6 @@ thm7 = statement(
         lambda: network([[[1.0]], [[1.0]]], [[1.0]]),
         share=lambda total, m: layer_share(total, m) / 2,
     ),
-    method="float64",
-    show=show,
     narrower=_WELL_POSED,
 )
 def thm7_layers(case: Any, share: Any = layer_share) -> Check:
@@ -592,28 +445,7 @@ def thm7_layers(case: Any, share: Any = layer_share) -> Check:
     return measure_activations(case, layers=True, share=share)
 
 
-@statement(
-    "Cor 8 amended",
-    planar_cases,
-    control(
-        "the averaged trace, with one far point of 1024",
-        lambda: far_point(1024, Fraction(1, 32), 100.0),
-        averaged=True,
-    ),
-    amends="Cor 8",
-    method="float64",
-    draws=20,
-    show=show,
-    narrower=_WELL_POSED,
-)
-def pointwise(case: Any, averaged: Any = False) -> Check:
-    """The same with the trace of each point in its own term, (1/N) Σ_i (Tr Θ(x_i, x_i)/L)·max{1,
-    e^{c₁/k}}/(k|Jf(x_i)|₊^{2/k}), for every x among the x_i in the first factor.
-    """
-    return measure_planarity(case, averaged=averaged)
-
-
-@statement(
+@cases.numeric(
     "Cor 8",
     planar_cases,
     control(
@@ -621,19 +453,55 @@ def pointwise(case: Any, averaged: Any = False) -> Check:
         lambda: network([np.eye(2)] * 2, np.eye(2) + 1.0),
         bound=_one_direction_less,
     ),
-    method="float64",
     draws=20,
     show=_show_far,
     narrower=_WELL_POSED,
     confirm=confirm_planarity,
 )
-def cor8(case: Any, bound: Any = planarity_bound) -> Check:
+def cor8(
+    case: Case, bound: Callable[..., PlanarityBound] = planarity_bound, averaged: bool = True
+) -> Check:
     """Balanced, (1/N) Tr Θ(X, X) ≤ cL, rank Jf(x_i) = k: for every p in (0, 1) at least (1 − p)L
     layers have s_{k+1}(α̃_l(X)/√N) ≤ √(c₁ − 2 log|Jf(x)|₊)·(√((1/N) Σ_i c·max{1,
     e^{c₁/k}}/(k|Jf(x_i)|₊^{2/k})) + √p)/(p√L); the x of the first factor, left open, is read
     as any of the x_i, as Thm 6 allows.
+
+    The m-th largest s_{k+1}(α̃_l(X)/√N) against the bound at p = m/L for every m: all fractions p
+    at once.
     """
-    return measure_planarity(case, averaged=True, bound=bound)
+    ranks, conditions = _conditions(case)
+    k = int(np.bincount(ranks).argmax())
+    points = list(zip(ranks, conditions, strict=True))
+    good = [rank == k and condition < _ILL for rank, condition in points]
+    other = len(ranks) - ranks.count(k)
+    drops = (
+        outside("rank Jf(x_i) ≠ k", parts=other)
+        if k
+        else outside("Jf(x) = 0, where the bound divides by k", parts=len(ranks))
+    )
+    drops += inside(_ILL_POSED, parts=(len(ranks) - other - sum(good)) * (k > 0))
+    if not any(good):
+        return worst((), drops, k=k)
+    found = bound(case.net, case.params, case.x[good], rank=k, averaged=averaged)
+    assert found.hypotheses["balanced"]
+    layers = passage(case.net, case.params, case.x).preactivations
+    size = max(float(np.abs(z).max()) for z in layers)
+    rounding = 64 * EPS * case.net.depth * (1 + size) * (1 + case.squared_norm)
+    values = enumerate(np.sort(found.values)[::-1], start=1)
+    bounds = ((float(v), found.bound(m / len(found.values))) for m, v in values)
+    return worst((compare(v, "<=", most, rounding) for v, most in bounds), drops, k=k)
 
 
-STATEMENTS = (thm6, thm6_layers, shared, appendix, trace, unbiased_trace, thm7, thm7_layers, cor8)
+pointwise = cor8.amend(
+    control(
+        "the averaged trace, with one far point of 1024",
+        lambda: far_point(1024, Fraction(1, 32), 100.0),
+        averaged=True,
+    ),
+    averaged=False,
+    show=cases.show,
+    narrower=_WELL_POSED,
+)(
+    "The same with the trace of each point in its own term, (1/N) Σ_i (Tr Θ(x_i, x_i)/L)·max{1, "
+    "e^{c₁/k}}/(k|Jf(x_i)|₊^{2/k}), for every x among the x_i in the first factor."
+)

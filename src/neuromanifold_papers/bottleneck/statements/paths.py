@@ -4,48 +4,33 @@
 
 import itertools
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from neuromanifold_papers.bottleneck.statements.cases import EPS
+from neuromanifold_papers.bottleneck.statements.cases import EPS, numeric
+from neuromanifold_papers.bottleneck.statements.interpolants import apart
 from neuromanifold_papers.check import Check, at_least, equal
-from neuromanifold_papers.statement import control, statement
+from neuromanifold_papers.statement import control, named
 
 Points = tuple[tuple[float, ...], ...]
 
 
 def distances(points: Points) -> np.ndarray:
     """Between all pairs; exact for whole numbers on a line."""
-    y = np.array(points, float)
-    return np.linalg.norm(y[:, None] - y[None], axis=2)
+    return apart(np.array(points, float))
 
 
-def shortest_path(points: Points) -> float:
-    """The least length of a path through all points, over all their orders."""
-    D, n = distances(points), len(points)
-    orders = np.array(
-        [order for order in itertools.permutations(range(n)) if order[0] <= order[-1]]
-    )
-    return float(D[orders[:, :-1], orders[:, 1:]].sum(axis=1).min())
-
-
-def neighbours(points: Points) -> np.ndarray:
-    """d_1 and d_2 of each point: the distances to the closest and to the second closest of the
-    others.
+def printed_bound(points: Points, ends: int = 0) -> float:
+    """½ Σ_i (d_{1,i} + d_{2,i}), d_1 and d_2 the distances to the closest and to the second closest of
+    the others; less half of the largest d_2 for so many ends: from these a path goes on on one side.
     """
-    return np.sort(distances(points), axis=1)[:, 1:3]
+    nearest = np.sort(distances(points), axis=1)[:, 1:3]
+    return float(nearest.sum() - np.sort(nearest[:, 1])[::-1][:ends].sum()) / 2
 
 
-def printed_bound(points: Points) -> float:
-    """½ Σ_i (d_{1,i} + d_{2,i})."""
-    return float(neighbours(points).sum() / 2)
-
-
-def amended_bound(points: Points) -> float:
-    """The same less half of the two largest d_2: a path goes on from its ends on one side only."""
-    second = np.sort(neighbours(points)[:, 1])
-    return printed_bound(points) - float(second[-2:].sum() / 2)
+amended_bound = partial(printed_bound, ends=2)
 
 
 def on_a_line(points: Points) -> Check:
@@ -79,15 +64,6 @@ def point_sets(rng: np.random.Generator, draws: int) -> Iterator[Points]:
         yield tuple(map(tuple, y.tolist()))
 
 
-def measure_path(points: Points, bound: Callable[[Points], float]) -> Check:
-    """The shortest path through all points against the bound."""
-    length = shortest_path(points)
-    hypotheses = {"N": len(points), "dimension": len(points[0])}
-    return at_least(
-        length, bound(points), 64 * EPS * len(points) * (1 + length), hypotheses=hypotheses
-    )
-
-
 def farthest(points: Points) -> float:
     """½ Σ of the two largest distances of each point."""
     return float(np.sort(distances(points), axis=1)[:, -2:].sum() / 2)
@@ -97,7 +73,7 @@ _THREE: Points = ((0.0,), (1.0,), (2.0,))
 _APART: Points = ((0.0,), (1.0,), (2.0,), (100.0,), (101.0,), (102.0,))
 
 
-@statement(
+@numeric(
     "Thm 10 (path)",
     point_sets,
     control(
@@ -105,31 +81,32 @@ _APART: Points = ((0.0,), (1.0,), (2.0,), (100.0,), (101.0,), (102.0,))
         lambda: _APART,
         bound=farthest,
     ),
-    method="float64",
     show=lambda points: f"np.array({[list(p) for p in points]})",
     confirm=on_a_line,
 )
-def path(points: Any, bound: Any = printed_bound) -> Check:
+def path(points: Points, bound: Callable[[Points], float] = printed_bound) -> Check:
     """A path through N points is at least ½ Σ_i (d_{1,i} + d_{2,i}) long, d_1 and d_2 the
     distances to the closest and second closest point (the fraction is hard to read in our
     copy: this is the bound of a closed tour, for which it is true).
+
+    The shortest path through all points, over all their orders, against the bound.
     """
-    return measure_path(points, bound)
+    D, n = distances(points), len(points)
+    orders = np.array(
+        [order for order in itertools.permutations(range(n)) if order[0] <= order[-1]]
+    )
+    length = float(D[orders[:, :-1], orders[:, 1:]].sum(axis=1).min())
+    rounding = 64 * EPS * n * (1 + length)
+    return at_least(length, bound(points), rounding, N=n, dimension=len(points[0]))
 
 
-@statement(
-    "Thm 10 (path) amended",
-    point_sets,
+thm_10_path_amended = path.amend(
     control("the ends counted as the others", lambda: _THREE, bound=printed_bound),
-    amends="Thm 10 (path)",
-    method="float64",
-    show=lambda points: f"np.array({[list(p) for p in points]})",
+    bound=amended_bound,
+)(
+    "A path through N points is at least ½ Σ_i (d_{1,i} + d_{2,i}) less half of the two largest "
+    "d_{2,i} long."
 )
-def thm_10_path_amended(points: Any, bound: Any = amended_bound) -> Check:
-    """A path through N points is at least ½ Σ_i (d_{1,i} + d_{2,i}) less half of the two largest
-    d_{2,i} long.
-    """
-    return measure_path(points, bound)
 
 
 def mean_distances(k: int, n: int, rng: np.random.Generator, at: int = 1) -> float:
@@ -143,19 +120,15 @@ def mean_distances(k: int, n: int, rng: np.random.Generator, at: int = 1) -> flo
 SIZES, TRIALS = (500, 1000, 2000, 4000), 6
 
 
-def order_of(k: int) -> float:
-    """−1/k*."""
-    return -1 / k
-
-
-@statement(
+@numeric(
     "Thm 10 (distances)",
     lambda rng, draws: itertools.product((1, 2, 3), (1, 2), range(1 + draws // 40)),
     control("N^{−1}, in the plane", lambda: (2, 1, 0), order=lambda k: -1.0),
-    method="float64",
-    show=lambda case: f"k, closest, seed = {case}",
+    show=named("k, closest, seed"),
 )
-def measure_order(case: tuple[int, int, int], order: Callable[[int], float] = order_of) -> Check:
+def measure_order(
+    case: tuple[int, int, int], order: Callable[[int], float] = lambda k: -1 / k
+) -> Check:
     """N points of a k*-dimensional distribution are N^{−1/k*} away from the closest and second
     closest on average, up to a factor.
 
@@ -165,12 +138,7 @@ def measure_order(case: tuple[int, int, int], order: Callable[[int], float] = or
 
     k, at, seed = case
     rng, sizes = np.random.default_rng([k, at, seed]), np.repeat(SIZES, TRIALS)
-    found: Any = linregress(
-        np.log(sizes), np.log([mean_distances(k, int(n), rng, at) for n in sizes])
-    )
-    return equal(
-        float(found.slope), order(k), 4 * float(found.stderr), hypotheses={"k*": k, "closest": at}
-    )
-
-
-STATEMENTS = (path, measure_order)
+    means = [mean_distances(k, int(n), rng, at) for n in sizes]
+    found: Any = linregress(np.log(sizes), np.log(means))
+    covered = {"k*": k, "closest": at}
+    return equal(float(found.slope), order(k), 4 * float(found.stderr), hypotheses=covered)

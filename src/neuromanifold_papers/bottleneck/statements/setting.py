@@ -2,12 +2,13 @@
 interpolating network.
 """
 
-from collections.abc import Iterator
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
 
+from neuromanifold_papers.bottleneck.statements.cases import numeric
 from neuromanifold_papers.check import Check, equal
 from neuromanifold_papers.statement import control, statement
 
@@ -27,9 +28,7 @@ def matched(slopes: Slopes) -> tuple[Fraction, int, Fraction]:
     return -q, -1, p / q
 
 
-def _slopes(rng: np.random.Generator, draws: int) -> Iterator[Slopes]:
-    halves = [Fraction(n, 2) for n in range(-4, 5)]
-    yield from ((p, q) for p in halves for q in halves)
+_HALVES = [Fraction(n, 2) for n in range(-4, 5)]
 
 
 def interpolation_hessian(
@@ -62,7 +61,7 @@ def interpolation_hessian(
 
 @statement(
     "linear (homogeneous)",
-    _slopes,
+    list(product(_HALVES, repeat=2)),
     control("the input not inverted, σ = min(x, 0)", lambda: (Fraction(0), Fraction(1)), turn=-1),
 )
 def measure_match(slopes: Slopes, turn: int = 1) -> Check:
@@ -74,19 +73,18 @@ def measure_match(slopes: Slopes, turn: int = 1) -> Check:
     |q|: both, in all 8 of 8.
     """
     c, sign, a = matched(slopes)
-    points = [Fraction(n, 2) for n in range(-3, 4)]
     right = sum(
-        homogeneous(slopes, x) == c * homogeneous((Fraction(1), a), turn * sign * x) for x in points
+        homogeneous(slopes, x) == c * homogeneous((Fraction(1), a), turn * sign * x)
+        for x in _HALVES[1:-1]
     )
     special = abs(slopes[0]) == abs(slopes[1])
     return equal(right + int((-1 < a < 1) != special), 8, input_inverted=sign < 0, special=special)
 
 
-@statement(
+@numeric(
     "trace (Hessian)",
-    lambda rng, draws: [(0, 1, 4), (1, 3, 2)],
+    [(0, 1, 4), (1, 3, 2)],
     control("the trace without the half", lambda: (0, 1, 4), factors=(1.0, 2.0)),
-    method="float64",
     show=repr,
 )
 def measure_hessian(case: tuple[int, int, int], factors: tuple[float, float] = (1.0, 1.0)) -> Check:

@@ -1,6 +1,6 @@
 """complexity, Sec. 4: the account D = d + s, where it closes and what is left where it does not."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -12,16 +12,9 @@ from neuromanifold.models.mlp import MLP
 from neuromanifold.symmetry.account.equivalence import hidden_equivalence
 from neuromanifold.tangent.rank.certificate import certified_rank
 from neuromanifold_papers.check import Check, equal, inside
-from neuromanifold_papers.complexity.statements.cases import (
-    Network,
-    Widths,
-    architectures,
-    random_widths,
-    staged,
-)
+from neuromanifold_papers.complexity.statements import cases as cast
+from neuromanifold_papers.complexity.statements.cases import Network, Widths
 from neuromanifold_papers.statement import control, statement
-
-PAPER = "complexity"
 
 
 def residual(inputs: int, outputs: int, active: int) -> int:
@@ -53,7 +46,7 @@ class Shallow:
         """A random one, on 30(n_0 + 1) samples."""
         rng = np.random.default_rng([self.seed, self.inputs, self.width, self.outputs, self.active])
         kinds = ("active",) * self.active + ("bent",) * (self.width - self.active)
-        return staged(
+        return cast.staged(
             rng, (self.inputs, self.width, self.outputs), (kinds,), 30 * (self.inputs + 1)
         )
 
@@ -82,9 +75,8 @@ class Counted:
 def counted(net: MLP, params: Any, x: np.ndarray) -> Counted:
     """D, d and s."""
     group = hidden_equivalence(net, params, x)
-    return Counted(
-        net.n_params, certified_rank(group.problem, prove=False).rank, int(group.orbit_dimension())
-    )
+    rank = certified_rank(group.problem, prove=False).rank
+    return Counted(net.n_params, rank, int(group.orbit_dimension()))
 
 
 @lru_cache(maxsize=512)
@@ -100,7 +92,7 @@ def account(case: Shallow) -> tuple[Counted, bool]:
 
 
 def _shallow(rng: np.random.Generator, draws: int) -> Iterator[Shallow]:
-    for inputs, width, outputs in architectures([1], 3):
+    for inputs, width, outputs in cast.architectures([1], 3):
         yield from (Shallow(inputs, width, outputs, k) for k in range(width + 1))
     for seed in range(1, draws + 1):
         inputs, outputs, width = (int(n) for n in rng.integers(1, 5, 3))
@@ -109,13 +101,10 @@ def _shallow(rng: np.random.Generator, draws: int) -> Iterator[Shallow]:
 
 def _check(case: Shallow, right: int) -> Check:
     found, sampled = account(case)
-    names = ("inputs", "width", "outputs", "active")
-    return equal(
-        found.parameters,
-        found.functional + found.symmetric + right,
-        drops=inside("the sample does not tell all bent neurons apart", when=not sampled),
-        hypotheses={name: getattr(case, name) for name in names},
-    )
+    hypotheses = {name: value for name, value in vars(case).items() if name != "seed"}
+    drops = inside("the sample does not tell all bent neurons apart", when=not sampled)
+    right += found.functional + found.symmetric
+    return equal(found.parameters, right, drops=drops, hypotheses=hypotheses)
 
 
 def favourable(inputs: int, outputs: int, active: int) -> bool:
@@ -136,7 +125,7 @@ def favourable(inputs: int, outputs: int, active: int) -> bool:
     ),
     draws=20,
 )
-def closes(case: Shallow, criterion: Callable[[int, int, int], bool] = favourable) -> Check:
+def closes(case: Shallow, criterion: Any = favourable) -> Check:
     """In favourable situations the parameters are the functional dimension plus the dimension of
     the symmetries: with one hidden layer, all kinks sampled and k always-active neurons
     exactly when k ≤ min(n_0, o) or k ≥ max(n_0, o).
@@ -144,12 +133,8 @@ def closes(case: Shallow, criterion: Callable[[int, int, int], bool] = favourabl
     Whether D = d + s, against the criterion: both ways, so that it names all favourable
     situations of this kind.
     """
-    found, check = account(case)[0], _check(case, 0)
-    return replace(
-        check,
-        left=int(found.left == 0),
-        right=int(criterion(case.inputs, case.outputs, case.active)),
-    )
+    closed, wanted = account(case)[0].left == 0, criterion(case.inputs, case.outputs, case.active)
+    return replace(_check(case, 0), left=int(closed), right=int(wanted))
 
 
 @statement(
@@ -163,7 +148,7 @@ def closes(case: Shallow, criterion: Callable[[int, int, int], bool] = favourabl
     draws=20,
     source="ours",
 )
-def with_residual(case: Shallow, left_over: Callable[[int, int, int], int] = residual) -> Check:
+def with_residual(case: Shallow, left_over: Any = residual) -> Check:
     """With k always-active neurons in one hidden layer D = d + s + (k − min(n_0, o))₊ (max(n_0,
     o) − k)₊.
     """
@@ -178,8 +163,8 @@ def running_minima_allow(widths: Widths) -> bool:
 
 
 def _linear_cases(rng: np.random.Generator, draws: int) -> Iterator[Widths]:
-    yield from [*architectures([1], 3), *architectures([2], 2)]
-    yield from (random_widths(rng, 3, 5) for _ in range(draws))
+    yield from [*cast.architectures([1], 3), *cast.architectures([2], 2)]
+    yield from (cast.random_widths(rng, 3, 5) for _ in range(draws))
 
 
 @statement(
@@ -188,9 +173,8 @@ def _linear_cases(rng: np.random.Generator, draws: int) -> Iterator[Widths]:
     control("(3, 2 | 1) counted as closing", lambda: (3, 2, 1), allow=lambda widths: True),
     draws=20,
     source="ours",
-    show=lambda widths: f'nm.MLP({widths}, "identity")',
 )
-def linear(widths: Widths, allow: Callable[[Widths], bool] = running_minima_allow) -> Check:
+def linear(widths: Widths, allow: Any = running_minima_allow) -> Check:
     """A generic deep linear network has D = d + s exactly when the running minima of the widths
     are n_0 or r from the left, n_d or r from the right, r the smallest.
 

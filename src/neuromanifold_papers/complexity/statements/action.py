@@ -2,7 +2,7 @@
 activation, and the generators of both.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,23 +13,14 @@ from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.regions.patterns import fixed_neurons
 from neuromanifold.symmetry.groups.dense import Dense
+from neuromanifold.symmetry.groups.hadamard import flatten
 from neuromanifold.symmetry.groups.linear import random_invertible
 from neuromanifold.tangent.rank.fields import Fields, Layout, join, mixing
-from neuromanifold_papers.check import Check, equal, outside
-from neuromanifold_papers.complexity.statements.cases import (
-    Network,
-    architectures,
-    integer_rank,
-    network,
-    random_network,
-    random_widths,
-    staged,
-    statuses,
-)
-from neuromanifold_papers.statement import control, statement
+from neuromanifold_papers.check import EPS, Check, equal, outside
+from neuromanifold_papers.complexity.statements import cases as cast
+from neuromanifold_papers.complexity.statements.cases import Network
+from neuromanifold_papers.statement import control, in_float64, statement
 
-PAPER = "complexity"
-EPS = float(np.finfo(np.float64).eps)
 ROUNDING = 64
 """Roundings that a number goes through here, in units of ε times the condition numbers of the
 matrices applied.
@@ -40,8 +31,7 @@ Matrices = list[np.ndarray]
 
 def printed_action(matrices: Matrices, params: Params) -> Params:
     """(W_l, b_l) ↦ (g_l W_l g_{l-1}⁻¹, g_l b_l), g_0 and g_d the identity.   [complexity, Eq. 3]"""
-    first, last = np.eye(params[0].weight.shape[1]), np.eye(len(params[-1].bias))
-    g = [first, *matrices, last]
+    g = [np.eye(params[0].weight.shape[1]), *matrices, np.eye(len(params[-1].bias))]
     return tuple(
         Layer(after @ layer.weight @ np.linalg.inv(before), after @ layer.bias)
         for before, after, layer in zip(g[:-1], g[1:], params, strict=True)
@@ -77,30 +67,23 @@ def _normal(rng: np.random.Generator, net: MLP) -> Params:
 
 
 def _moves(rng: np.random.Generator, draws: int) -> Iterator[Move]:
-    drawn = [random_widths(rng, 4, 6) for _ in range(draws)]
-    for widths in [*architectures([1, 2], 3), *drawn]:
+    drawn = [cast.random_widths(rng, 4, 6) for _ in range(draws)]
+    for widths in [*cast.architectures([1, 2], 3), *drawn]:
         g, h = ([random_invertible(rng, n) for n in widths[1:-1]] for _ in range(2))
         yield Move(net := MLP(widths), _normal(rng, net), g, h)
 
 
 def _distance(first: Params, second: Params) -> float:
-    pairs = [
-        (a, b)
-        for one, other in zip(first, second, strict=True)
-        for a, b in zip(one, other, strict=True)
-    ]
-    return max(float(np.abs(a - b).max()) for a, b in pairs) / max(
-        float(np.abs(a).max()) for a, _ in pairs
-    )
+    one, other = flatten(first), flatten(second)
+    return float(np.abs(one - other).max() / np.abs(one).max())
 
 
 def _one_move() -> Move:
-    rng = np.random.default_rng(0)
-    net = MLP((2, 3, 2))
+    rng, net = np.random.default_rng(0), MLP((2, 3, 2))
     return Move(net, _normal(rng, net), [random_invertible(rng, 3)], [random_invertible(rng, 3)])
 
 
-@statement(
+@in_float64(
     "4.1 (action)",
     _moves,
     control(
@@ -108,12 +91,8 @@ def _one_move() -> Move:
         _one_move,
         product=lambda g, h: h @ g,
     ),
-    method="float64",
-    show=lambda move: f"widths {move.net.widths}, g = {[m.tolist() for m in move.g]}",
 )
-def action(
-    move: Move, product: Callable[[np.ndarray, np.ndarray], np.ndarray] = np.matmul
-) -> Check:
+def action(move: Move, product: Any = np.matmul) -> Check:
     """g·(W_l, b_l) = (g_l W_l g_{l-1}⁻¹, g_l b_l) is an action of Π GL(n_l): g·(h·θ) = (gh)·θ,
     1·θ = θ.
 
@@ -188,13 +167,8 @@ def _commuting(rng: np.random.Generator, draws: int) -> Iterator[Commuting]:
                 )
             if "one sign pattern" in kind:
                 params = tuple(map(_last_like_the_second, params[:2])) + params[2:]
-            yield Commuting(
-                kind,
-                net,
-                params,
-                rng.uniform(-2, 2, (12, 2)),
-                [_matrix(rng, kind, n) for n in SHAPE[1:-1]],
-            )
+            x, g = rng.uniform(-2, 2, (12, 2)), [_matrix(rng, kind, n) for n in SHAPE[1:-1]]
+            yield Commuting(kind, net, params, x, g)
 
 
 def _last_like_the_second(layer: Layer) -> Layer:
@@ -207,7 +181,7 @@ def _last_like_the_second(layer: Layer) -> Layer:
     return Layer(weight / np.array([[1], [1], [1000]]), bias / np.array([1, 1, 1000]))
 
 
-def activity(net: MLP, params: Params, x: np.ndarray) -> list[np.ndarray]:
+def activity(params: Params, x: np.ndarray) -> list[np.ndarray]:
     """Which hidden ReLUs are active on which samples, layer by layer."""
     found = []
     for weight, bias in params[:-1]:
@@ -231,45 +205,31 @@ def fixed_active(case: Commuting, moved: Params) -> list[np.ndarray]:
 
 
 def _sheared() -> Commuting:
-    rng = np.random.default_rng(2)
-    net = MLP(SHAPE)
-    shear = np.eye(3)
+    rng, net, shear = np.random.default_rng(2), MLP(SHAPE), np.eye(3)
     shear[0, 1] = 0.5
-    return Commuting(
-        "ReLU: a shear", net, _normal(rng, net), rng.uniform(-2, 2, (12, 2)), [shear, shear]
-    )
+    params, x = _normal(rng, net), rng.uniform(-2, 2, (12, 2))
+    return Commuting("ReLU: a shear", net, params, x, [shear, shear])
 
 
-@statement(
+@in_float64(
     "4.1 (equivalence)",
     _commuting,
     control("a shear of ReLU neurons, which does not commute", _sheared),
-    method="float64",
     draws=20,
-    show=lambda case: f"{case.kind}, g = {[m.tolist() for m in case.g]}",
 )
 def equivalence(case: Commuting) -> Check:
     """Elements that commute with the activation on X leave f on X unchanged."""
     moved = element(case.net, case.g)(case.params)
     scale = max(_size(case.params, case.x), _size(moved, case.x))
     found = float(np.abs(case.net(moved, case.x) - case.net(case.params, case.x)).max()) / scale
-    condition = float(np.prod([np.linalg.cond(g) for g in case.g]))
-    agree = (
-        [True]
-        if "always-active" not in case.kind
-        else [m[1:].all() for m in fixed_active(case, moved)]
-    )
+    condition, agree = float(np.prod([np.linalg.cond(g) for g in case.g])), [True]
+    if "always-active" in case.kind:
+        agree = [m[1:].all() for m in fixed_active(case, moved)]
     if "one sign pattern" in case.kind:
-        agree = [
-            bool((on[:, 1] == on[:, 2]).all()) for on in activity(case.net, case.params, case.x)
-        ]
-    return equal(
-        found,
-        0.0,
-        ROUNDING * EPS * condition,
-        drops=outside("g does not commute with the activation on X", when=not all(agree)),
-        activation_and_subgroup=case.kind,
-    )
+        agree = [(on[:, 1] == on[:, 2]).all() for on in activity(case.params, case.x)]
+    drops = outside("g does not commute with the activation on X", when=not all(agree))
+    tolerance, hypotheses = ROUNDING * EPS * condition, {"activation and subgroup": case.kind}
+    return equal(found, 0.0, tolerance, drops=drops, hypotheses=hypotheses)
 
 
 Classes = list[list[list[int]]]
@@ -278,17 +238,21 @@ Classes = list[list[list[int]]]
 def pattern_classes(case: Network) -> Classes:
     """The hidden neurons of each layer in classes of one sign pattern on the sample."""
     found: Classes = []
-    for layer in case.signs.layers[: case.net.depth - 1]:
+    for active in case.active:
         classes: dict[bytes, list[int]] = {}
-        for i, column in enumerate((np.asarray(layer) > 0).T):
+        for i, column in enumerate(active.T):
             classes.setdefault(column.tobytes(), []).append(i)
         found.append(list(classes.values()))
     return found
 
 
-def equivalence_fields(
-    case: Network, classes: Callable[[Network], Classes] = pattern_classes
-) -> Fields:
+def class_pairs(classes: Classes) -> list[tuple[int, int, int]]:
+    """(layer, i, j) for neurons i and j of one class."""
+    groups = [(layer, group) for layer, groups in enumerate(classes) for group in groups]
+    return [(layer, i, j) for layer, group in groups for i in group for j in group]
+
+
+def equivalence_fields(case: Network, classes: Any = pattern_classes) -> Fields:
     """The Lie algebra of H_eq ⊆ G_hid on the sample: neurons of one sign pattern mix freely, gl(m)
     for each layer and pattern.
 
@@ -296,28 +260,21 @@ def equivalence_fields(
     commutes with it on X: always-active and
     always-inactive neurons are two of the patterns.   [complexity, Def 4.1]
     """
-    layout = Layout(case.net)
-    pairs = [
-        (layer, i, j)
-        for layer, groups in enumerate(classes(case))
-        for group in groups
-        for i in group
-        for j in group
-    ]
+    layout, pairs = Layout(case.net), class_pairs(classes(case))
     return join(case.net, [mixing(layout, layer, i, j, 1.0, 1.0) for layer, i, j in pairs])
 
 
 def all_statuses(rng: np.random.Generator, draws: int) -> Iterator[Network]:
     """Every status of one hidden layer with widths up to 3, then deeper networks."""
-    for widths in architectures([1], 3):
-        yield from (staged(rng, widths, status, 8, size=9) for status in statuses(widths))
+    for widths in cast.architectures([1], 3):
+        yield from (cast.staged(rng, widths, status, 8, size=9) for status in cast.statuses(widths))
     for _ in range(draws):
-        yield random_network(rng, random_widths(rng, 3, 4), 10, size=9)
+        yield cast.random_network(rng, cast.random_widths(rng, 3, 4), 10, size=9)
 
 
 def two_bent() -> Network:
     """(1, 2 | 1) with two neurons that change their signs on the sample."""
-    return network([[[2], [2]], [[2, 2]]], [[3, -3], [1]], [-3, 0, 1, 3])
+    return cast.network([[[2], [2]], [[2, 2]]], [[3, -3], [1]], [-3, 0, 1, 3])
 
 
 def first_two_mixed(case: Network) -> Fields:
@@ -332,17 +289,12 @@ def first_two_mixed(case: Network) -> Fields:
     all_statuses,
     control("mixing two neurons that change their signs", two_bent, fields=first_two_mixed),
 )
-def generators(case: Network, fields: Callable[[Network], Fields] = equivalence_fields) -> Check:
+def generators(case: Network, fields: Any = equivalence_fields) -> Check:
     """Every generator v of the hidden equivalence group on X is in the kernel of J: Jv = 0 (gl(m)
     for each layer and sign pattern of m neurons).
     """
-    return equal(
-        case.changes(fields(case)),
-        0,
-        hidden_layers=case.net.depth - 1,
-        outputs=case.net.widths[-1],
-        fixed=sum(case.fixed),
-    )
+    found, outputs = case.changes(fields(case)), case.net.widths[-1]
+    return equal(found, 0, hypotheses=case.counts, outputs=outputs)
 
 
 def all_as_one(case: Network) -> Classes:
@@ -359,16 +311,18 @@ def commuting_dimension(case: Network) -> int:
         z = x @ weight.astype(np.int64).astype(object).T + bias.astype(np.int64)
         on = (z > 0).astype(int)
         rows = [(on[:, i : i + 1] - on) * z for i in range(z.shape[1])]
-        total += sum(z.shape[1] - integer_rank(row) for row in rows)
+        total += sum(z.shape[1] - cast.integer_rank(row) for row in rows)
         x = on * z
     return total
 
 
 def _well_sampled(rng: np.random.Generator, draws: int) -> Iterator[Network]:
-    for widths in architectures([1], 3):
-        yield from (staged(rng, widths, status, 60, size=9) for status in statuses(widths))
+    for widths in cast.architectures([1], 3):
+        yield from (
+            cast.staged(rng, widths, status, 60, size=9) for status in cast.statuses(widths)
+        )
     for _ in range(draws):
-        yield random_network(rng, random_widths(rng, 2, 3), 60, size=9)
+        yield cast.random_network(rng, cast.random_widths(rng, 2, 3), 60, size=9)
 
 
 @statement(
@@ -378,11 +332,9 @@ def _well_sampled(rng: np.random.Generator, draws: int) -> Iterator[Network]:
     source="ours",
     draws=20,
 )
-def algebra(case: Network, classes: Callable[[Network], Classes] = pattern_classes) -> Check:
+def algebra(case: Network, classes: Any = pattern_classes) -> Check:
     """The Lie algebra of the hidden equivalence group on X (Def 4.1) is gl(m) for each layer and
     each sign pattern that m of its neurons share.
     """
-    squares = sum(len(group) ** 2 for groups in classes(case) for group in groups)
-    return equal(
-        commuting_dimension(case), squares, hidden_layers=case.net.depth - 1, fixed=sum(case.fixed)
-    )
+    squares = len(class_pairs(classes(case)))
+    return equal(commuting_dimension(case), squares, hypotheses=case.counts)

@@ -4,9 +4,9 @@ and from linear regions.
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -20,56 +20,41 @@ from neuromanifold.symmetry.account.equivalence import hidden_equivalence
 from neuromanifold.tangent.rank.dimension import functional_dimension
 from neuromanifold.tangent.rank.fields import Fields, Layout, join, mixing
 from neuromanifold_papers.check import Check, Drops, at_most, equal, outside
+from neuromanifold_papers.complexity.statements import cases as cast
 from neuromanifold_papers.complexity.statements.action import first_two_mixed, two_bent
-from neuromanifold_papers.complexity.statements.cases import (
-    KINDS,
-    Network,
-    Status,
-    Widths,
-    architectures,
-    network,
-    random_network,
-    random_widths,
-    roughly,
-    staged,
-    statuses,
-)
+from neuromanifold_papers.complexity.statements.cases import Network, Status, Widths, network
 from neuromanifold_papers.complexity.statements.kernel import parameter_count
 from neuromanifold_papers.statement import control, statement
 
-PAPER = "complexity"
 PRIME = 2**61 - 1
 
 
 def theorem1(widths: Widths, fixed: list[int]) -> int:
     """D − Σ(n_l − k_l) − Σ k_l².   [complexity, Thm 1]"""
-    return parameter_count(widths) - sum(
-        (n - k) + k**2 for n, k in zip(widths[1:-1], fixed, strict=True)
-    )
+    moved = [(n - k) + k**2 for n, k in zip(widths[1:-1], fixed, strict=True)]
+    return parameter_count(widths) - sum(moved)
 
 
 def _roughly_monotonic(widths: Widths) -> bool:
-    return any(roughly(widths))
+    return any(cast.roughly(widths))
 
 
 def _theorem_cases(rng: np.random.Generator, draws: int) -> Iterator[Network]:
-    for widths in filter(_roughly_monotonic, architectures([1], 3)):
+    for widths in filter(_roughly_monotonic, cast.architectures([1], 3)):
         samples = parameter_count(widths) + 3
-        yield from (staged(rng, widths, status, samples) for status in statuses(widths))
-    drawn = filter(_roughly_monotonic, (random_widths(rng, 3, 5) for _ in itertools.count()))
-    for widths in itertools.islice(drawn, draws):
-        yield random_network(rng, widths, int(rng.integers(1, parameter_count(widths) + 3)))
+        yield from (cast.staged(rng, widths, status, samples) for status in cast.statuses(widths))
+    for widths in cast.drawn_where(_roughly_monotonic, rng, 3, 5, draws):
+        yield cast.random_network(rng, widths, int(rng.integers(1, parameter_count(widths) + 3)))
 
 
 def _at_a_kink(case: Network) -> Drops:
-    return outside(
-        "a pre-activation is exactly zero, on a set of measure zero", when=case.at_a_kink
-    )
+    why = "a pre-activation is exactly zero, on a set of measure zero"
+    return outside(why, when=case.at_a_kink)
 
 
 _ALL_ACTIVE = control(
     "(1, 3 | 1), not roughly monotonic, all three active: rank 2, and the formula gives 1",
-    lambda: staged(np.random.default_rng(0), (1, 3, 1), (("active",) * 3,), 6),
+    lambda: cast.staged(np.random.default_rng(0), (1, 3, 1), (("active",) * 3,), 6),
 )
 
 
@@ -80,12 +65,7 @@ def theorem(case: Network) -> Check:
     neurons mix, which fail; the conclusion survives).
     """
     bound = theorem1(case.net.widths, case.fixed)
-    hypotheses = {
-        "hidden layers": case.net.depth - 1,
-        "fixed": sum(case.fixed),
-        "samples": len(case.x),
-    }
-    hypotheses["slack"] = bound - case.rank
+    hypotheses = case.counts | {"samples": len(case.x), "slack": bound - case.rank}
     return at_most(case.rank, bound, drops=_at_a_kink(case), hypotheses=hypotheses)
 
 
@@ -116,11 +96,9 @@ def _possible(status: Status) -> bool:
 
 
 def _status_cases(rng: np.random.Generator, draws: int) -> Iterator[Widths]:
-    yield from filter(
-        _roughly_monotonic, [*architectures([1], 4), *architectures([2], 3), *architectures([3], 2)]
-    )
-    drawn = filter(_roughly_monotonic, (random_widths(rng, 2, 5) for _ in itertools.count()))
-    yield from itertools.islice(drawn, draws // 10)
+    for hidden in (1, 2, 3):
+        yield from filter(_roughly_monotonic, cast.architectures([hidden], 5 - hidden))
+    yield from cast.drawn_where(_roughly_monotonic, rng, 2, 5, draws // 10)
 
 
 @statement(
@@ -128,7 +106,6 @@ def _status_cases(rng: np.random.Generator, draws: int) -> Iterator[Widths]:
     _status_cases,
     control("(1, 3 | 1), not roughly monotonic", lambda: (1, 3, 1)),
     source="ours",
-    show=lambda widths: f"widths = {widths}",
 )
 def every_status(widths: Widths) -> Check:
     """For every number of bent, active and inactive neurons in each layer, symmetries
@@ -138,7 +115,7 @@ def every_status(widths: Widths) -> Check:
     The status with the least slack: a bound from symmetries alone against the printed one.
     """
     pairs = []
-    for status in filter(_possible, statuses(widths)):
+    for status in filter(_possible, cast.statuses(widths)):
         fixed = [len(layer) - layer.count("bent") for layer in status]
         pairs.append((_free_parameters(*_reduced(widths, status)), theorem1(widths, fixed)))
     left, right = max(pairs, key=lambda pair: pair[0] - pair[1])
@@ -159,32 +136,20 @@ def proof_fields(case: Network) -> Fields:
 
 def _proof_cases(rng: np.random.Generator, draws: int) -> Iterator[Network]:
     yield network([[[1], [1]], [[1, 1]]], [[2, -2], [0]], [0, 1])
-    for widths in filter(_roughly_monotonic, architectures([1], 3)):
-        yield from (staged(rng, widths, status, 6) for status in statuses(widths))
-    drawn = filter(_roughly_monotonic, (random_widths(rng, 3, 4) for _ in itertools.count()))
-    for widths in itertools.islice(drawn, draws):
-        yield random_network(rng, widths, 6)
-
-
-def _fields_check(case: Network, fields: Callable[[Network], Fields]) -> Check:
-    found = {"hidden layers": case.net.depth - 1, "fixed": sum(case.fixed)}
-    return equal(case.changes(fields(case)), 0, hypotheses=found)
+    for widths in filter(_roughly_monotonic, cast.architectures([1], 3)):
+        yield from (cast.staged(rng, widths, status, 6) for status in cast.statuses(widths))
+    for widths in cast.drawn_where(_roughly_monotonic, rng, 3, 4, draws):
+        yield cast.random_network(rng, widths, 6)
 
 
 def rational_outputs(params: Any, x: np.ndarray) -> list[list[Fraction]]:
     """f_θ(X) of a ReLU network in rational arithmetic."""
-    outputs = []
-    for sample in x.tolist():
-        a = [Fraction(v) for v in sample]
-        for index, (weight, bias) in enumerate(params):
-            rows = zip(weight, bias, strict=True)
-            z = [
-                sum((Fraction(w) * v for w, v in zip(row, a, strict=True)), Fraction(b))
-                for row, b in rows
-            ]
-            a = z if index == len(params) - 1 else [max(v, Fraction(0)) for v in z]
-        outputs.append(a)
-    return outputs
+    exact = np.vectorize(Fraction, otypes=[object])
+    a = exact(np.array(x, object)).T
+    for index, (weight, bias) in enumerate(params):
+        z = exact(weight) @ a + exact(bias)[:, None]
+        a = z if index == len(params) - 1 else np.maximum(z, 0)
+    return a.T.tolist()
 
 
 def finite_change(case: Network, t: Fraction = Fraction(1, 8)) -> Check:
@@ -193,31 +158,17 @@ def finite_change(case: Network, t: Fraction = Fraction(1, 8)) -> Check:
     """
     status = hidden_equivalence(case.net, case.params, case.x).layers[0]
     i, j = int(status.linear[0]), int(status.inactive[0])
-    before, moved = rational_outputs(case.params, case.x), _moved(case, 0, i, j, t)
-    pairs = [
-        (a, b)
-        for one, other in zip(before, moved, strict=True)
-        for a, b in zip(one, other, strict=True)
-    ]
-    return equal(max(abs(a - b) for a, b in pairs), Fraction(0))
-
-
-def _line_at_two() -> Network:
-    """f = max(x + 2, 0) on {0, 1, 2}."""
-    return network([[[1]], [[1]]], [[2], [0]], [0, 1, 2])
+    before, moved = np.array(rational_outputs(case.params, case.x)), _moved(case, 0, i, j, t)
+    return equal(np.abs(before - np.array(moved)).max(), Fraction(0))
 
 
 def _moved(case: Network, layer: int, i: int, j: int, t: Fraction) -> list[list[Fraction]]:
     """f(gθ) on X for g = 1 + tE_ij in hidden layer `layer`, in rational arithmetic."""
-    params = [
-        ([[Fraction(w) for w in row] for row in W.tolist()], [Fraction(b) for b in c.tolist()])
-        for W, c in case.params
-    ]
+    params = [tuple(part.astype(int).astype(object) for part in layer) for layer in case.params]
     (weight, bias), (after, _) = params[layer : layer + 2]
-    weight[i] = [a + t * b for a, b in zip(weight[i], weight[j], strict=True)]
+    weight[i] += t * weight[j]
     bias[i] += t * bias[j]
-    for row in after:
-        row[j] = row[j] / (1 + t) if i == j else row[j] - t * row[i]
+    after[:, j] = after[:, j] / (1 + t) if i == j else after[:, j] - t * after[:, i]
     return rational_outputs(params, case.x)
 
 
@@ -229,16 +180,16 @@ def proof(case: Any, fields: Any = proof_fields) -> Check:
     """(in the proof) ReLU may be replaced by the identity at every fixed neuron, so that Π D₊(n_l
     − k_l) × GL(k_l) acts by equivalences on X.
     """
-    return _fields_check(case, fields)
+    return equal(case.changes(fields(case)), 0, hypotheses=case.counts)
 
 
-@statement(
-    "Thm 1 (proof, active neurons)",
-    _proof_cases,
+@proof.amend(
     control(
-        "−1 ∈ GL(1), far from the identity: f = (2, 3, 4) becomes 0", _line_at_two, t=Fraction(-2)
+        "−1 ∈ GL(1), far from the identity: f = max(x + 2, 0) = (2, 3, 4) becomes 0",
+        lambda: network([[[1]], [[1]]], [[2], [0]], [0, 1, 2]),
+        t=Fraction(-2),
     ),
-    amends="Thm 1 (proof)",
+    id="Thm 1 (proof, active neurons)",
 )
 def near_the_identity(case: Network, t: Fraction = Fraction(1, 2**40)) -> Check:
     """A neighbourhood of the identity in Π D₊(bent) × GL(active), translations of the active and
@@ -255,8 +206,7 @@ def near_the_identity(case: Network, t: Fraction = Fraction(1, 2**40)) -> Check:
         for i in found.linear
         for j in found.linear
     )
-    found = {"hidden layers": case.net.depth - 1, "fixed": sum(case.fixed)}
-    return equal(case.changes(status.fields) + changed, 0, hypotheses=found)
+    return equal(case.changes(status.fields) + changed, 0, hypotheses=case.counts)
 
 
 def affine_pieces(case: Network) -> list[np.ndarray]:
@@ -300,35 +250,26 @@ def cell_bound(case: Network) -> int:
 def _region_cases(rng: np.random.Generator, draws: int, outputs: int = 3) -> Iterator[Network]:
     if outputs > 1:
         yield network([[[1]], [[1], [1]]], [[0], [0, 0]], [1, 2])
-    for widths in [*architectures([1], 3), *architectures([2], 2)]:
+    for widths in [*cast.architectures([1], 3), *cast.architectures([2], 2)]:
         if widths[-1] <= outputs:
             samples = int(rng.integers(2, 3 * widths[0] + 6))
-            yield from (
-                staged(rng, widths, tuple((kind,) * n for n in widths[1:-1]), samples)
-                for kind in KINDS[:2]
-            )
+            for kind in ("bent", "active"):
+                yield cast.staged(rng, widths, cast.throughout(widths, kind), samples)
     for _ in range(draws):
-        widths = random_widths(rng, 3, 4)
+        widths = cast.random_widths(rng, 3, 4)
         widths = (*widths[:-1], min(widths[-1], outputs))
-        yield random_network(rng, widths, int(rng.integers(1, 25)))
+        yield cast.random_network(rng, widths, int(rng.integers(1, 25)))
 
 
-def _region_check(case: Network, bound: Callable[[Network], int]) -> Check:
-    found = {
-        "inputs": case.net.widths[0],
-        "outputs": case.net.widths[-1],
-        "hidden layers": case.net.depth - 1,
-    }
-    return at_most(
-        case.rank, bound(case), drops=_at_a_kink(case), hypotheses=found | {"samples": len(case.x)}
-    )
+def _region_check(case: Network, bound: Any) -> Check:
+    found = {"inputs": case.net.widths[0], "outputs": case.net.widths[-1]}
+    found |= {"hidden layers": case.net.depth - 1, "samples": len(case.x)}
+    return at_most(case.rank, bound(case), drops=_at_a_kink(case), hypotheses=found)
 
 
 def _fewer_samples(case: Network) -> Iterator[Network]:
-    if len(case.x) > 1:
-        yield from (
-            Network(case.net, case.params, np.delete(case.x, i, axis=0)) for i in range(len(case.x))
-        )
+    for i in range(len(case.x) if len(case.x) > 1 else 0):
+        yield Network(case.net, case.params, np.delete(case.x, i, axis=0))
 
 
 def _two_points(outputs: int) -> Network:
@@ -361,34 +302,32 @@ def regions(case: Any, bound: Any = printed_region_bound) -> Check:
     return _region_check(case, bound)
 
 
-@statement(
-    "4.6 (several outputs)",
-    _region_cases,
+s_4_6_several_outputs = regions.amend(
     control(
         "without the factor o, at (1, 1 | 2)", lambda: _two_points(2), bound=printed_region_bound
     ),
-    amends="4.6",
+    id="4.6 (several outputs)",
+    bound=amended_region_bound,
+)(
+    "With o outputs the functional dimension is at most o Σ (1 + the affine dimension of the "
+    "samples on the piece) over the pieces met, so at most o (n_0 + 1) times their number."
 )
-def s_4_6_several_outputs(case: Any, bound: Any = amended_region_bound) -> Check:
-    """With o outputs the functional dimension is at most o Σ (1 + the affine dimension of the samples on
-    the piece) over the pieces met, so at most o (n_0 + 1) times their number.
-    """
-    return _region_check(case, bound)
-
-
-def _scalar_cases(rng: np.random.Generator, draws: int) -> Iterator[Network]:
-    return _region_cases(rng, draws, outputs=1)
 
 
 def _one_input(rng: np.random.Generator, draws: int) -> Iterator[Network]:
-    for width in (1, 2, 3, 4):
-        for layers in (1, 2):
-            yield staged(rng, (1, *(width,) * layers, 1), (("bent",) * width,) * layers, 20)
+    for width, layers in itertools.product((1, 2, 3, 4), (1, 2)):
+        widths = (1, *(width,) * layers, 1)
+        yield cast.staged(rng, widths, cast.throughout(widths), 20)
     for _ in range(draws):
-        yield random_network(rng, (1, *random_widths(rng, 3, 5)[1:-1], 1), int(rng.integers(1, 40)))
+        widths = (1, *cast.random_widths(rng, 3, 5)[1:-1], 1)
+        yield cast.random_network(rng, widths, int(rng.integers(1, 40)))
 
 
-@statement("C.3", _scalar_cases, control("two outputs, (1, 1 | 2)", lambda: _two_points(2)))
+@statement(
+    "C.3",
+    partial(_region_cases, outputs=1),
+    control("two outputs, (1, 1 | 2)", lambda: _two_points(2)),
+)
 def scalar(case: Any, bound: Any = cell_bound) -> Check:
     """One output: the functional dimension on Z is at most (n_0 + 1) times the number of cells
     that Z meets.

@@ -3,10 +3,11 @@ have a chosen status on the sample.
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import flint
 import numpy as np
 from jaxtyping import Int
 
@@ -42,20 +43,31 @@ def random_widths(rng: np.random.Generator, hidden: int, widest: int) -> Widths:
     return tuple(int(w) for w in rng.integers(1, widest + 1, rng.integers(3, hidden + 3)))
 
 
+def drawn_where(
+    holds: Callable[[Widths], bool], rng: np.random.Generator, hidden: int, widest: int, count: int
+) -> Iterator[Widths]:
+    """Random widths on which a condition holds."""
+    drawn = (random_widths(rng, hidden, widest) for _ in itertools.count())
+    return itertools.islice(filter(holds, drawn), count)
+
+
 def roughly(widths: Widths) -> tuple[bool, bool]:
     """Whether (i) n_l − 1 ≤ n_{l-1} for all layers l, and whether (ii) n_{l-1} − 1 ≤ n_l for
     all.   [complexity, Ass 3.1]
     """
-    pairs = list(zip(widths[:-1], widths[1:], strict=True))
-    return all(after - 1 <= before for before, after in pairs), all(
-        before - 1 <= after for before, after in pairs
-    )
+    falls = [before - after for before, after in itertools.pairwise(widths)]
+    return min(falls) >= -1, max(falls) <= 1
 
 
 def statuses(widths: Widths) -> Iterator[Status]:
     """Every status of the hidden layers, up to the order of the neurons."""
     layers = [itertools.combinations_with_replacement(KINDS, n) for n in widths[1:-1]]
     return itertools.product(*layers)
+
+
+def throughout(widths: Widths, kind: str = "bent") -> Status:
+    """The status of hidden layers whose neurons are all alike."""
+    return tuple((kind,) * n for n in widths[1:-1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +94,15 @@ class Network:
         return signs_of(self.net, self.problem.decisions, len(self.x))
 
     @property
+    def counts(self) -> dict[str, int]:
+        return {"hidden layers": self.net.depth - 1, "fixed": sum(self.fixed)}
+
+    @property
+    def active(self) -> list[np.ndarray]:
+        """Where each hidden neuron is active, (sample, neuron) for every layer."""
+        return [np.asarray(layer) > 0 for layer in self.signs.layers[: self.net.depth - 1]]
+
+    @property
     def at_a_kink(self) -> bool:
         """Whether some pre-activation is exactly zero: a set of parameters of measure zero."""
         return bool(self.signs.kinks)
@@ -89,9 +110,8 @@ class Network:
     @property
     def fixed(self) -> list[int]:
         """k_l: the neurons of each hidden layer that are always active or always inactive."""
-        return [
-            int(k) for k in fixed_neurons(self.net, self.params, self.x, exact=True).fixed_by_layer
-        ]
+        found = fixed_neurons(self.net, self.params, self.x, exact=True)
+        return [int(k) for k in found.fixed_by_layer]
 
     def changes(self, fields: Fields) -> int:
         """How many entries of J·v are not zero, v running over the fields at θ: zero when all
@@ -144,9 +164,7 @@ def staged(
         if layer == len(widths) - 2:
             bias = 2 * rng.integers(-size, size, out) + 1
         else:
-            bias = np.array(
-                [_bias(rng, v, kind, place) for v, kind, place in _placed(values, status[layer])]
-            )
+            bias = np.array([_bias(rng, *placed) for placed in _placed(values, status[layer])])
         a = np.maximum(values + bias, 0)
         params.append(Layer(weight.astype(float), bias.astype(float)))
     return Network(MLP(widths), tuple(params), x.astype(float))
@@ -164,12 +182,8 @@ def _placed(values: np.ndarray, kinds: tuple[str, ...]) -> Iterator[tuple[np.nda
 def _bias(rng: np.random.Generator, values: np.ndarray, kind: str, quantile: float) -> int:
     distinct = np.unique(values)
     if kind == "bent" and len(distinct) > 1:
-        place = int(
-            np.clip(
-                round(quantile * (len(distinct) - 1)) + rng.integers(-1, 2), 0, len(distinct) - 2
-            )
-        )
-        return -int(distinct[place]) - 1
+        place = round(quantile * (len(distinct) - 1)) + rng.integers(-1, 2)
+        return -int(distinct[np.clip(place, 0, len(distinct) - 2)]) - 1
     margin = 2 * int(rng.integers(0, 50)) + 1
     return -int(values.max()) - margin if kind == "inactive" else -int(values.min()) + margin
 
@@ -178,14 +192,12 @@ def random_network(
     rng: np.random.Generator, widths: Widths, samples: int, *, size: int = 499
 ) -> Network:
     """A network with random statuses, bent ones twice as likely as the others."""
-    kinds = [
-        tuple(str(kind) for kind in rng.choice(KINDS, n, p=[0.5, 0.25, 0.25])) for n in widths[1:-1]
-    ]
-    return staged(rng, widths, tuple(kinds), samples, size=size)
+    shares = [0.5, 0.25, 0.25]
+    kinds = tuple(tuple(rng.choice(KINDS, n, p=shares).tolist()) for n in widths[1:-1])
+    return staged(rng, widths, kinds, samples, size=size)
 
 
 def integer_rank(matrix: np.ndarray) -> int:
     """The rank over the rationals, by FLINT."""
-    import flint
-
-    return flint.fmpz_mat(matrix.tolist()).rank()
+    rows, columns = matrix.shape
+    return flint.fmpz_mat(rows, columns, [int(v) for v in matrix.ravel()]).rank()

@@ -1,9 +1,11 @@
 """complexity, Sec. 4.1: orbits of critical points, and the orbit of positive scalings."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
+import flint
 import numpy as np
 
 from neuromanifold.models.activation import Activation, Mixed, apply_activation
@@ -14,26 +16,11 @@ from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.symmetry.groups.scaling import ScalingGroup
 from neuromanifold_papers.check import Check, at_least, equal, outside
-from neuromanifold_papers.complexity.statements.action import (
-    Classes,
-    all_as_one,
-    all_statuses,
-    equivalence_fields,
-    pattern_classes,
-    two_bent,
-)
-from neuromanifold_papers.complexity.statements.cases import (
-    Network,
-    Widths,
-    architectures,
-    integer_rank,
-    network,
-    random_network,
-    random_widths,
-)
+from neuromanifold_papers.complexity.statements import action
+from neuromanifold_papers.complexity.statements import cases as cast
+from neuromanifold_papers.complexity.statements.bounds import rational_outputs
+from neuromanifold_papers.complexity.statements.cases import Network
 from neuromanifold_papers.statement import control, statement
-
-PAPER = "complexity"
 
 
 def moved(case: Network, layer: int, i: int, j: int) -> Network:
@@ -56,65 +43,46 @@ def moved(case: Network, layer: int, i: int, j: int) -> Network:
 
 def outputs(case: Network) -> np.ndarray:
     """f_θ(X) in integers."""
-    x = case.x.astype(np.int64).astype(object)
-    for l, (weight, bias) in enumerate(case.params):
-        x = x @ weight.astype(np.int64).astype(object).T + bias.astype(np.int64)
-        x = x if l == len(case.params) - 1 else np.where(x > 0, x, 0)
-    return x
+    return np.array(rational_outputs(case.params, case.x), object)
 
 
 def critical_residual(J: np.ndarray) -> np.ndarray:
     """An integer r with Jᵀr = 0: θ is critical for the squared error of y = f_θ(X) − r, and a
     minimum only when r = 0.
     """
-    import flint
-
     basis, nullity = flint.fmpz_mat(J.T.tolist()).nullspace()
-    columns = np.array(
-        [[int(basis[i, k]) for k in range(nullity)] for i in range(len(J))], object
-    ).reshape(len(J), nullity)
-    return columns.sum(axis=1) if nullity else np.zeros(len(J), int).astype(object)
+    return np.array([sum(int(basis[i, k]) for k in range(nullity)) for i in range(len(J))], object)
 
 
 @statement(
     "4.2",
-    all_statuses,
-    control("two neurons of different sign patterns taken for one", two_bent, classes=all_as_one),
+    action.all_statuses,
+    control(
+        "two neurons of different sign patterns taken for one",
+        action.two_bent,
+        classes=action.all_as_one,
+    ),
 )
-def orbit_is_critical(
-    case: Network, classes: Callable[[Network], Classes] = pattern_classes
-) -> Check:
+def orbit_is_critical(case: Network, classes: Any = action.pattern_classes) -> Check:
     """At a critical point with trivial stabiliser dim 𝒞 ≥ dim H_eq: the orbit of H_eq has that
     dimension and consists of critical points.
 
     dim H_eqθ, if all its generators' finite elements lead to critical points of the same
     loss, else −1; against dim H_eq.
     """
-    fields, p = equivalence_fields(case, classes), modular.random_prime()
+    fields, p = action.equivalence_fields(case, classes), modular.random_prime()
     orbit = modular_rank(fields.modulo(case.params, p), p)
     r, value = critical_residual(case.jacobian), outputs(case)
-    pairs = [
-        (layer, i, j)
-        for layer, groups in enumerate(classes(case))
-        for group in groups
-        for i in group
-        for j in group
-    ]
+    pairs = action.class_pairs(classes(case))
     critical = all(
         not (outputs(there) - value).any() and not (there.jacobian.astype(object).T @ r).any()
         for there in (moved(case, *pair) for pair in pairs)
     )
-    return at_least(
-        orbit if critical else -1,
-        fields.count,
-        drops=outside("the stabiliser is not finite", when=orbit < fields.count),
-        comparisons=len(pairs),
-        hypotheses={
-            "hidden layers": case.net.depth - 1,
-            "dim H_eq": fields.count,
-            "residual": "none" if not r.any() else "some",
-        },
-    )
+    drops = outside("the stabiliser is not finite", when=orbit < fields.count)
+    residual = {"residual": "some" if r.any() else "none"}
+    hypotheses = residual | {"hidden layers": case.net.depth - 1, "dim H_eq": fields.count}
+    found, count = orbit if critical else -1, len(pairs)
+    return at_least(found, fields.count, drops=drops, comparisons=count, hypotheses=hypotheses)
 
 
 @dataclass(frozen=True)
@@ -163,16 +131,14 @@ def _gradient(case: Saddle, first: np.ndarray, second: np.ndarray) -> np.ndarray
     return np.concatenate([2 * part.ravel() for part in parts])
 
 
-def _saddles(rng: np.random.Generator, draws: int) -> Iterator[Saddle]:
-    for n in (1, 2, 3):
-        yield from (
-            Saddle(n, kept) for h in range(1, n + 1) for kept in itertools.combinations(range(n), h)
-        )
-
-
 @statement(
     "4.2 (saddles)",
-    _saddles,
+    [
+        Saddle(n, kept)
+        for n in (1, 2, 3)
+        for h in range(1, n + 1)
+        for kept in itertools.combinations(range(n), h)
+    ],
     control("W_2 three times as large: not critical", lambda: Saddle(2, (0, 1), 3.0)),
 )
 def saddles(case: Saddle) -> Check:
@@ -185,20 +151,14 @@ def saddles(case: Saddle) -> Check:
     Small integers, so nothing is rounded.
     """
     (first, _), (second, _) = case.params
-    h, units = (
-        len(case.kept),
-        [(i, j) for i in range(len(case.kept)) for j in range(len(case.kept))],
-    )
-    elements = [np.eye(h) + np.eye(h)[:, [i]] @ np.eye(h)[[j]] for i, j in units]
-    there = [(g @ first, second @ np.linalg.inv(g)) for g in (np.eye(h), *elements)]
-    gradients = [_gradient(case, *pair) for pair in there]
-    moves = [
-        np.concatenate([(E @ first).ravel(), (-second @ E).ravel()])
-        for E in (g - np.eye(h) for g in elements)
-    ]
-    orbit = integer_rank(np.array(moves).astype(np.int64))
+    h = len(case.kept)
+    units = np.eye(h * h).reshape(-1, h, h)
+    elements = np.eye(h) + np.array([0 * units[0], *units])
+    there = [(g @ first, second @ np.linalg.inv(g)) for g in elements]
+    moves = [np.concatenate([(E @ first).ravel(), (-second @ E).ravel()]) for E in units]
+    orbit = cast.integer_rank(np.array(moves).astype(np.int64))
     hypotheses = {"n": case.n, "h": h, "kept": str(case.kept)}
-    critical = not any(gradient.any() for gradient in gradients)
+    critical = not any(_gradient(case, *pair).any() for pair in there)
     return equal(orbit if critical else -1, h**2, comparisons=len(units), hypotheses=hypotheses)
 
 
@@ -210,19 +170,6 @@ def commutator(sigma: Activation | Mixed, matrices: np.ndarray, z: np.ndarray) -
     return float(np.abs(after - before).max())
 
 
-def _scaled_permutations(n: int, scales: tuple[float, ...]) -> np.ndarray:
-    found = [
-        np.eye(n)[list(order)] * np.array(d)
-        for order in itertools.permutations(range(n))
-        for d in itertools.product(scales, repeat=n)
-    ]
-    return np.stack(found)
-
-
-def _grid(n: int) -> np.ndarray:
-    return np.array(list(itertools.product((-2.0, -1.0, 0.0, 1.0, 2.0), repeat=n)))
-
-
 @statement(
     "4.3 (commutes)",
     lambda rng, draws: [1, 2, 3],
@@ -230,21 +177,20 @@ def _grid(n: int) -> np.ndarray:
 )
 def commutes(n: int, scales: tuple[float, ...] = (0.5, 1.0, 3.0)) -> Check:
     """Permutations times positive diagonal matrices commute with ReLU."""
-    matrices, z = _scaled_permutations(n, scales), _grid(n)
+    pairs = itertools.product(
+        itertools.permutations(np.eye(n)), itertools.product(scales, repeat=n)
+    )
+    matrices = np.stack([np.array(P) * d for P, d in pairs])
+    z = np.array(list(itertools.product((-2.0, -1.0, 0.0, 1.0, 2.0), repeat=n)))
     [relu] = MLP((1, n, 1)).activation
-    found, pairs = commutator(relu, matrices, z), len(matrices) * len(z)
-    return equal(found, 0.0, cases=len(matrices), comparisons=pairs, n=n)
-
-
-def hidden_neurons(widths: Widths) -> int:
-    """N = n_1 + ⋯ + n_{d−1}."""
-    return sum(widths[1:-1])
+    found, count = commutator(relu, matrices, z), len(matrices) * len(z)
+    return equal(found, 0.0, cases=len(matrices), comparisons=count, n=n)
 
 
 def _orbit_cases(rng: np.random.Generator, draws: int) -> Iterator[Network]:
-    drawn: list[Widths] = [random_widths(rng, 5, 8) for _ in range(draws)]
-    for widths in [*architectures([1, 2], 3), *architectures([3], 2), *drawn]:
-        yield random_network(rng, widths, 2)
+    drawn = [cast.random_widths(rng, 5, 8) for _ in range(draws)]
+    for widths in [*cast.architectures([1, 2], 3), *cast.architectures([3], 2), *drawn]:
+        yield cast.random_network(rng, widths, 2)
 
 
 @statement(
@@ -252,7 +198,7 @@ def _orbit_cases(rng: np.random.Generator, draws: int) -> Iterator[Network]:
     _orbit_cases,
     control(
         "a neuron of (1, 2 | 1) without weights and bias",
-        lambda: network([[[1], [0]], [[1, 0]]], [[1, 0], [1]], [0, 1]),
+        lambda: cast.network([[[1], [0]], [[1, 0]]], [[1, 0], [1]], [0, 1]),
     ),
 )
 def scaling_orbit(case: Network) -> Check:
@@ -260,4 +206,5 @@ def scaling_orbit(case: Network) -> Check:
     hidden neurons.
     """
     orbit = ScalingGroup(case.net).orbit_dimension(case.params)
-    return equal(orbit, hidden_neurons(case.net.widths), hidden_layers=case.net.depth - 1, N=orbit)
+    neurons = sum(case.net.widths[1:-1])
+    return equal(orbit, neurons, hidden_layers=case.net.depth - 1, N=orbit)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -11,15 +12,11 @@ from neuromanifold import data
 from neuromanifold_papers.check import Check, Interval, at_least, at_most, inside, number, outside
 from neuromanifold_papers.complexity.statements.setup import printed_function
 from neuromanifold_papers.recorded import Claims, StudyCases, read_claims
-from neuromanifold_papers.statement import Statement, control, statement
+from neuromanifold_papers.statement import Control, Statement, by_training, control
 
 PAPER = "complexity"
 LIMITS = {"univariate": 20.0, "bivariate": 60.0, "bivariate_100": 60.0, "energy": 400.0}
 """The mean functional dimension at initialisation is below this.   [complexity, Sec. 6]"""
-STRONG, WELL_BELOW, TYPICALLY = 0.7, 0.5, 0.5
-"""Our thresholds for the paper's words: a correlation, a ratio to the bound, a share of the
-snapshots.
-"""
 RISE, LEVEL = 0.1, 0.1
 """A rise is at least a tenth of the start; level means a later trend of at most a tenth of the
 rise.
@@ -69,14 +66,9 @@ def chosen(
     """The measurements of the claims of a figure that begin so; `more_runs` asks for (or
     excludes) runs beyond the paper's.
     """
-    return [
-        c["measured"]
-        for c in claims
-        if c["figure"] == figure
-        and c["claim"].startswith(begins)
-        and c["measured"]
-        and more_runs in (None, MORE_RUNS in c["note"])
-    ]
+    found = [c for c in claims if c["figure"] == figure and c["claim"].startswith(begins)]
+    kept = [c for c in found if more_runs in (None, MORE_RUNS in c["note"])]
+    return [c["measured"] for c in kept if c["measured"]]
 
 
 def _check(relation: Any, right: float) -> Callable[[Measured], Check]:
@@ -88,8 +80,9 @@ def _check(relation: Any, right: float) -> Callable[[Measured], Check]:
     return measure
 
 
-def _study(pick: Pick) -> StudyCases:
-    return StudyCases(PAPER, pick)
+def study(id: str, pick: Any, control: Control, says: str = "", **more: Any) -> Any:
+    """A statement on the recorded runs of a figure."""
+    return by_training(id, StudyCases(PAPER, pick), control, says=says, **more)
 
 
 def interval(text: str) -> Interval | float:
@@ -124,14 +117,10 @@ def _initial(name: str, runs: int, rank: str = "float32") -> Pick:
 
     def pick(claims: Claims) -> Iterator[Measured]:
         for claim in claims:
-            if claim["figure"] == "Sec 6" and f"({name}," in claim["claim"] and claim["measured"]:
-                found = claim["measured"]
-                yield Measured(
-                    f"mean {rank} rank, {name}",
-                    of_runs(found[rank], runs),
-                    mean(found["exact"]),
-                    {"rank": rank},
-                )
+            found = claim["measured"]
+            if claim["figure"] == "Sec 6" and f"({name}," in claim["claim"] and found:
+                what, exact = f"mean {rank} rank, {name}", mean(found["exact"])
+                yield Measured(what, of_runs(found[rank], runs), exact, {"rank": rank})
 
     return pick
 
@@ -141,31 +130,29 @@ def initial_statement(name: str, points: str, runs: int, **more: Any) -> Stateme
     number.
     """
     limit = LIMITS[name]
-    return statement(
+    return study(
         more.pop("id", f"init ({name})"),
-        _study(_initial(name, runs)),
+        _initial(name, runs),
         control(
             "half the bound, at the recorded mean",
             lambda: next(iter(_initial(name, runs)(read_claims(PAPER)))),
             bound=limit / 2,
         ),
-        says=f"the mean functional dimension at initialisation is below {limit:.0f} on {points} "
+        f"the mean functional dimension at initialisation is below {limit:.0f} on {points} "
         f"(rank in float32, mean of {runs} runs, as printed)",
-        method="training",
         **more,
     )((lambda case, bound=None: _check("<=", LIMITS[name] if bound is None else bound)(case)))
 
 
-@statement(
+@study(
     "init (bivariate, exact)",
-    _study(_initial("bivariate", 400, "exact")),
+    _initial("bivariate", 400, "exact"),
     control(
         "twice the bound",
         lambda: next(iter(_initial("bivariate", 400, "exact")(read_claims(PAPER)))),
         passes=lambda: Measured("", Interval(63.0, 61.0, 65.0), 63.0),
         bound=2 * LIMITS["bivariate"],
     ),
-    method="training",
     source="ours",
 )
 def init_bivariate_exact(case: Any, bound: Any = LIMITS["bivariate"]) -> Check:
@@ -193,10 +180,8 @@ def steps(measured: dict[str, Any], rank: str = "float32") -> Iterator[Measured]
     """The differences of neighbouring means with Welch's 95 % intervals, from the simpler to the
     harder task.
     """
-    names = list(measured[rank])
-    for pair, text in zip(
-        zip(names[:-1], names[1:], strict=True), measured.get(f"steps, {rank}", ()), strict=False
-    ):
+    found = measured.get(f"steps, {rank}", ())
+    for pair, text in zip(pairwise(measured[rank]), found, strict=False):
         label = f"{rank} rank: {pair[1]} − {pair[0]}"
         yield Measured(label, interval(text), 0.0, {"pair": " < ".join(pair), "rank": rank})
 
@@ -213,10 +198,8 @@ def _order(figure: str, *, more_runs: bool = False) -> Pick:
 def turned(case: Measured) -> Measured:
     """The difference the other way round."""
     assert isinstance(case.value, Interval)
-    found = case.value
-    return Measured(
-        f"reversed, {case.what}", Interval(-found.estimate, -found.high, -found.low), case.again
-    )
+    turned = Interval(-case.value.estimate, -case.value.high, -case.value.low)
+    return Measured(f"reversed, {case.what}", turned, case.again)
 
 
 _DOWNWARDS = control(
@@ -228,14 +211,8 @@ _DOWNWARDS = control(
 
 def order_statement(figure: str, says: str, **more: Any) -> Statement:
     """After training the mean functional dimension is ordered by the complexity of the task."""
-    return statement(
-        more.pop("id", f"{figure} (order)"),
-        _study(more.pop("pick", _order(figure))),
-        _DOWNWARDS,
-        says=says,
-        method="training",
-        **more,
-    )(_check(">=", 0.0))
+    id, pick = more.pop("id", f"{figure} (order)"), more.pop("pick", _order(figure))
+    return study(id, pick, _DOWNWARDS, says, **more)(_check(">=", 0.0))
 
 
 FIGURE_2 = order_statement(
@@ -280,12 +257,10 @@ class Course:
 def _courses(figure: str) -> Callable[[Claims], Iterator[Course]]:
     def pick(claims: Claims) -> Iterator[Course]:
         for measured in chosen(claims, figure, "the functional dimension is low"):
-            for name, found in measured.items():
-                start, largest, end = (float(found[key]) for key in ("start", "largest", "end"))
-                trend = float(found["trend over the second half"])
-                yield from (
-                    Course(name, start, largest, end, trend, part) for part in ("rise", "level")
-                )
+            for (name, found), part in product(measured.items(), ("rise", "level")):
+                keys = ("start", "largest", "end", "trend over the second half")
+                start, largest, end, trend = (float(found[key]) for key in keys)
+                yield Course(name, start, largest, end, trend, part)
 
     return pick
 
@@ -311,36 +286,22 @@ def _other_end(course: Course) -> Check:
     return at_most(course.end, course.largest - 0.05)
 
 
-def course_statement(figure: str, **more: Any) -> Statement:
+def course_statement(figure: str) -> Statement:
     """The functional dimension rises in early training, then levels off or falls slowly."""
-    return statement(
+    return study(
         f"{figure} (evolution)",
-        StudyCases(PAPER, _courses(figure)),
+        _courses(figure),
         control(
             "a rise of 9 %",
             lambda: Course("", 100.0, 109.0, 109.0, 0.0, "rise"),
             passes=lambda: Course("", 100.0, 110.5, 110.5, 0.0, "rise"),
         ),
-        says="the functional dimension rises early in training, then levels off or slowly decreases",
-        method="training",
+        "the functional dimension rises early in training, then levels off or slowly decreases",
         confirm=_other_end,
-        route="the end against the start, or against the largest value",
-        **more,
     )(course_check)
 
 
-COURSES = (
-    course_statement("Fig 2"),
-    course_statement(
-        "Fig 3",
-        worked="""On the energy data the mean exact rank is largest before training, 340.2, and falls to 187.9 (heating) and 231.7
-(cooling) after 2,000 epochs; a third to a half of it is lost within 100 epochs. It never rises above its start. On
-f1–f3 it goes from 16 to 31, on g1–g3 from 59 to 117 and back to 93. The inputs are standardised here; the paper does not
-say how it scaled features and loads.""",
-        missing="the scaling of features and loads, the number of epochs",
-    ),
-    course_statement("Fig 9"),
-)
+COURSES = tuple(map(course_statement, ("Fig 2", "Fig 3", "Fig 9")))
 
 
 def _decays(*, more_runs: bool) -> Pick:
@@ -352,37 +313,32 @@ def _decays(*, more_runs: bool) -> Pick:
     def pick(claims: Claims) -> Iterator[Measured]:
         for measured in chosen(claims, "Fig 4", "larger weight decay", more_runs=more_runs):
             found = measured.get("steps from large to small decay, exact", ())
-            yield from (
-                Measured(name, interval(text), 0.0, {"pair": name})
-                for name, text in zip(names, found, strict=False)
-            )
+            for name, text in zip(names, found, strict=False):
+                yield Measured(name, interval(text), 0.0, {"pair": name})
 
     return pick
 
 
 def _strong_decay(claims: Claims) -> Iterator[Measured]:
     """60 runs: 1e-3 against 1e-4 and against 0."""
-    return (
-        case for case in _decays(more_runs=True)(claims) if case.hypotheses["pair"].endswith("1e-3")
-    )
+    found = _decays(more_runs=True)(claims)
+    return (case for case in found if case.hypotheses["pair"].endswith("1e-3"))
 
 
 _REVERSED_DECAY = control(
     "the decays in reversed order (60 runs, 1e-3 against 0)",
     lambda: turned(list(_strong_decay(read_claims(PAPER)))[-1]),
 )
-decay = statement(
+decay = study(
     "Fig 4",
-    _study(_decays(more_runs=False)),
+    _decays(more_runs=False),
     _REVERSED_DECAY,
-    method="training",
-    says="larger weight decay (0, 1e-4, 1e-3) gives a smaller mean functional dimension on f2 (10 runs): differences with 95 % intervals",
+    "larger weight decay (0, 1e-4, 1e-3) gives a smaller mean functional dimension on f2 (10 runs): differences with 95 % intervals",
 )(_check(">=", 0.0))
-strong_decay = statement(
+strong_decay = study(
     "Fig 4 (60 runs)",
-    _study(_strong_decay),
+    _strong_decay,
     _REVERSED_DECAY,
-    method="training",
     source="ours",
     says="with 60 runs the mean with decay 1e-3 lies below those with 1e-4 and 0, significantly (95 %); 1e-4 against 0 is undecided",
 )(_check(">=", 0.0))
@@ -393,12 +349,8 @@ def _overfit_cases(claims: Claims) -> Iterator[Measured]:
         for name, epochs in measured.items():
             last = max(epochs, key=int)
             gap = epochs[last]["data"] - epochs[last]["function"]
-            yield Measured(
-                f"{name} at epoch {last}: r² on data − r² on function",
-                gap,
-                gap,
-                {"data": name, "epoch": int(last)},
-            )
+            what = f"{name} at epoch {last}: r² on data − r² on function"
+            yield Measured(what, gap, gap, {"data": name, "epoch": int(last)})
 
 
 def interpolation_gap() -> float:
@@ -412,25 +364,12 @@ def interpolation_gap() -> float:
     return float(((learned - truth) ** 2).sum() / ((truth - truth.mean()) ** 2).sum())
 
 
-overfitting = statement(
+overfitting = study(
     "Fig 7",
-    _study(_overfit_cases),
+    _overfit_cases,
     control(
         "the broken line through the noisy data of f3",
         lambda: Measured("", interpolation_gap(), 0.0),
     ),
-    method="training",
-    says="the learned functions do not overfit: r² on the data does not exceed r² against the noise-free function",
+    "the learned functions do not overfit: r² on the data does not exceed r² against the noise-free function",
 )(_check("<=", 0.0))
-
-TRACKED = (
-    FIGURE_2,
-    FIGURE_2_LONG,
-    COURSES[0],
-    FIGURE_3,
-    COURSES[1],
-    FIGURE_9,
-    COURSES[2],
-    decay,
-    strong_decay,
-)

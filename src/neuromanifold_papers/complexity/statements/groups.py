@@ -12,22 +12,14 @@ from neuromanifold.models.activation import Mixed
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.regions.generic import orbit_directions
-from neuromanifold.symmetry.groups.base import ContinuousGroup
 from neuromanifold.symmetry.groups.linear import GeneralLinearGroup
 from neuromanifold.symmetry.groups.product import SymmetryGroup
 from neuromanifold.symmetry.groups.scaling import ScalingGroup
 from neuromanifold_papers.check import Check, at_least, equal
-from neuromanifold_papers.complexity.statements.cases import (
-    Network,
-    Widths,
-    architectures,
-    random_widths,
-    roughly,
-    staged,
-)
-from neuromanifold_papers.statement import control, statement
+from neuromanifold_papers.complexity.statements import cases as cast
+from neuromanifold_papers.complexity.statements.cases import Network, Widths, roughly
+from neuromanifold_papers.statement import Cases, control, statement
 
-PAPER = "complexity"
 PRIME = 2**61 - 1
 
 
@@ -48,17 +40,12 @@ class Mix:
     @property
     def net(self) -> MLP:
         """The network."""
-        layers = tuple(
-            Mixed(relu=r, identity=a) for r, a in zip(self.relu, self.linear, strict=True)
-        )
-        return MLP(self.widths, layers)
+        return MLP(self.widths, tuple(Mixed(relu=r, identity=a) for r, a in self.layers))
 
     @property
     def group(self) -> SymmetryGroup:
         """H = Π D₊(n_l^R) × GL(n_l^L)."""
-        general: tuple[ContinuousGroup, ...] = (
-            (GeneralLinearGroup(self.net),) if any(self.linear) else ()
-        )
+        general = [GeneralLinearGroup(self.net)] if any(self.linear) else []
         return SymmetryGroup(self.net, (ScalingGroup(self.net), *general))
 
     @property
@@ -72,14 +59,17 @@ class Mix:
         return list(zip(self.relu, self.linear, strict=True))
 
     @property
+    def hypotheses(self) -> dict[str, int]:
+        relu, linear = sum(self.relu), sum(self.linear)
+        return {"hidden layers": len(self.linear), "ReLU": relu, "linear": linear}
+
+    @property
     def dimension(self) -> int:
         """dim H = Σ_{l≥1} n_l^R + Σ_{l≥1} (n_l^L)²."""
         return sum(self.relu) + sum(a**2 for a in self.linear)
 
     def __str__(self) -> str:
-        layers = ", ".join(
-            f"nm.Mixed(relu={r}, identity={a})" for r, a in zip(self.relu, self.linear, strict=True)
-        )
+        layers = ", ".join(f"nm.Mixed(relu={r}, identity={a})" for r, a in self.layers)
         group = "GeneralLinearGroup" if any(self.linear) else "ScalingGroup"
         orbit = f"nm.symmetry.{group}(net).orbit_dimension(net.init(key=jax.random.key(0)))"
         return f"net = nm.MLP({self.widths}, ({layers},))\n{orbit}"
@@ -111,12 +101,12 @@ def mixes(widths: Widths) -> Iterator[Mix]:
 
 def random_mix(rng: np.random.Generator, hidden: int, widest: int) -> Mix:
     """An architecture with random numbers of linear neurons."""
-    widths = random_widths(rng, hidden, widest)
+    widths = cast.random_widths(rng, hidden, widest)
     return Mix(widths, tuple(int(rng.integers(n + 1)) for n in widths[1:-1]))
 
 
 def _mixed_cases(rng: np.random.Generator, draws: int) -> Iterator[Mix]:
-    for widths in [*architectures([1], 3), *architectures([2], 2)]:
+    for widths in [*cast.architectures([1], 3), *cast.architectures([2], 2)]:
         yield from mixes(widths)
     yield from (random_mix(rng, 3, 5) for _ in range(draws))
 
@@ -136,19 +126,6 @@ def commutant_dimension(relu: int, linear: int) -> int:
     equations = np.zeros((len(z), n, n, n), np.int64)
     equations[:, np.arange(n), np.arange(n), :] = entries
     return n * n - modular_rank(equations.reshape(-1, n * n) % PRIME, PRIME)
-
-
-def _hypotheses(case: Mix) -> dict[str, int]:
-    return {"hidden layers": len(case.linear), "ReLU": sum(case.relu), "linear": sum(case.linear)}
-
-
-def _group_check(case: Mix, formula: Callable[[Mix], int]) -> Check:
-    found = sum(commutant_dimension(r, a) for r, a in zip(case.relu, case.linear, strict=True))
-    return at_least(found, formula(case), hypotheses=_hypotheses(case))
-
-
-def _dimension_check(case: Mix, formula: Callable[[Mix], int]) -> Check:
-    return equal(case.group.dimension, formula(case), hypotheses=_hypotheses(case))
 
 
 _A_LINEAR_NEURON_MORE = control(
@@ -174,13 +151,13 @@ def s_4_5(case: Any, formula: Any = with_inputs) -> Check:
     """The hidden equivalence group of a mixed network has dimension at least Σ_{l≥0} n_l^R +
     Σ_{l≥1} (n_l^L)², from l = 0 as printed, n_0^R being the inputs.
     """
-    return _group_check(case, formula)
+    found = sum(commutant_dimension(r, a) for r, a in case.layers)
+    return at_least(found, formula(case), hypotheses=case.hypotheses)
 
 
-@statement("4.5 (amended)", _mixed_cases, _FROM_ZERO, amends="4.5")
-def s_4_5_amended(case: Any, formula: Any = stated_dimension) -> Check:
-    """The dimension is at least Σ_{l≥1} n_l^R + Σ_{l≥1} (n_l^L)², as in the proof."""
-    return _group_check(case, formula)
+s_4_5_amended = s_4_5.amend(_FROM_ZERO, formula=stated_dimension)(
+    "The dimension is at least Σ_{l≥1} n_l^R + Σ_{l≥1} (n_l^L)², as in the proof."
+)
 
 
 @statement(
@@ -192,16 +169,16 @@ def s_4_5_amended(case: Any, formula: Any = stated_dimension) -> Check:
         group=lambda case: Mix((1, 2, 1), (2,)).group,
     ),
 )
-def acts(case: Mix, group: Callable[[Mix], SymmetryGroup] = lambda case: case.group) -> Check:
+def acts(case: Mix, group: Any = lambda case: case.group) -> Check:
     """H = Π D₊(n_l^R) × GL(n_l^L) acts by equivalences on a mixed ReLU–linear network: Jv = 0 for
     its generators.
 
     Jv = 0 for every generator v of H, at a random integer network that bends where it can.
     """
     rng = np.random.default_rng([0, *case.widths, *case.linear])
-    base = staged(rng, case.widths, tuple(("bent",) * n for n in case.widths[1:-1]), 8, size=99)
+    base = cast.staged(rng, case.widths, cast.throughout(case.widths), 8, size=99)
     mixed = Network(case.net, base.params, base.x)
-    return equal(mixed.changes(group(case).fields), 0, hypotheses=_hypotheses(case))
+    return equal(mixed.changes(group(case).fields), 0, hypotheses=case.hypotheses)
 
 
 @statement(
@@ -212,23 +189,17 @@ def acts(case: Mix, group: Callable[[Mix], SymmetryGroup] = lambda case: case.gr
 )
 def dimension(case: Any, formula: Any = with_inputs) -> Check:
     """dim H = Σ_{l≥0} n_l^R + Σ_{l≥1} (n_l^L)², from l = 0 as the proposition prints it."""
-    return _dimension_check(case, formula)
+    return equal(case.group.dimension, formula(case), hypotheses=case.hypotheses)
 
 
-@statement(
-    "A.10 (dimension, amended)",
-    _mixed_cases,
-    _A_LINEAR_NEURON_MORE,
-    amends="A.10 (dimension)",
+dimension_amended = dimension.amend(formula=stated_dimension)(
+    "dim H = Σ_{l≥1} n_l^R + Σ_{l≥1} (n_l^L)², as the proof has it."
 )
-def dimension_amended(case: Any, formula: Any = stated_dimension) -> Check:
-    """dim H = Σ_{l≥1} n_l^R + Σ_{l≥1} (n_l^L)², as the proof has it."""
-    return _dimension_check(case, formula)
 
 
-in_the_proof = statement("A.10 (dimension, proof)", _mixed_cases, _A_LINEAR_NEURON_MORE)(
-    dimension_amended.measure
-)
+in_the_proof = statement(
+    "A.10 (dimension, proof)", _mixed_cases, _A_LINEAR_NEURON_MORE, says=dimension_amended.says
+)(dimension_amended.measure)
 
 
 def generic_stabiliser(widths: Widths) -> int:
@@ -270,36 +241,29 @@ def stabiliser_at_least(widths: Widths) -> int:
     return sum(max(0, n - before - 1) * max(0, n - after) for before, n, after in triples)
 
 
-def _stabiliser(widths: Widths, predicted: Callable[[Widths], int] = lambda widths: 0) -> Check:
+def _stabiliser(widths: Widths, predicted: Any = lambda widths: 0) -> Check:
     """The linear equations of the stabiliser are those of its Lie algebra: it is trivial exactly
     when that is zero.
     """
     case = Mix(widths, widths[1:-1])
-    (first, second) = roughly(widths)
-    kind = {(True, True): "both", (True, False): "(i)", (False, True): "(ii)"}.get(
-        (first, second), "neither"
-    )
-    hypotheses = {"hidden layers": len(case.linear), "condition": kind}
+    kinds = {(True, True): "both", (True, False): "(i)", (False, True): "(ii)"}
+    condition = kinds.get(roughly(widths), "neither")
     found = case.dimension - case.orbit_dimension
-    return equal(found, predicted(widths), hypotheses=hypotheses)
+    return equal(found, predicted(widths), hidden_layers=len(case.linear), condition=condition)
 
 
-def _where(
-    holds: Callable[[Widths], bool],
-) -> Callable[[np.random.Generator, int], Iterator[Widths]]:
+def _where(holds: Callable[[Widths], bool]) -> Cases:
     """The architectures on which a condition holds: widths 1 to 4 with up to three hidden
     layers, then larger ones.
     """
 
     def cases(rng: np.random.Generator, draws: int) -> Iterator[Widths]:
-        yield from filter(holds, [*architectures([1, 2], 4), *architectures([3], 4)])
-        drawn = (random_widths(rng, 4, 7) for _ in itertools.count())
-        yield from itertools.islice(filter(holds, drawn), draws)
+        yield from filter(holds, [*cast.architectures([1, 2], 4), *cast.architectures([3], 4)])
+        yield from cast.drawn_where(holds, rng, 4, 7, draws)
 
     return cases
 
 
-_RANGE = "widths 1 to 4 with one to three hidden layers, at a random θ modulo 2⁶¹ − 1"
 _TOO_WIDE = control("(1, 3 | 1), which is not roughly monotonic", lambda: (1, 3, 1))
 
 
@@ -314,8 +278,6 @@ stabiliser_i = statement(
     "A.8 (i)",
     _where(lambda widths: roughly(widths)[0]),
     _TOO_WIDE,
-    exhaustive=_RANGE,
-    show=_show_stabiliser,
     says="n_l − 1 ≤ n_{l-1} for all l ⇒ almost every θ has trivial stabiliser in G_hid",
 )(_stabiliser)
 stabiliser_ii = statement(
@@ -328,21 +290,16 @@ stabiliser_ii = statement(
 )(_stabiliser)
 
 
-@statement(
-    "A.8 (every architecture)",
-    _where(lambda widths: True),
+@stabiliser_ii.amend(
     control(
         "one layer at a time, at (1, 4, 4 | 1)",
         lambda: (1, 4, 4, 1),
         predicted=stabiliser_at_least,
     ),
-    amends="A.8 (ii)",
-    exhaustive=_RANGE,
-    show=_show_stabiliser,
+    id="A.8 (every architecture)",
+    cases=_where(lambda widths: True),
 )
-def stabiliser_exactly(
-    widths: Widths, predicted: Callable[[Widths], int] = generic_stabiliser
-) -> Check:
+def stabiliser_exactly(widths: Widths, predicted: Any = generic_stabiliser) -> Check:
     """Almost every θ has a stabiliser of dimension Σ q[a, b]k[c, e] over c ≤ a ≤ e ≤ b, q and k how often
     intervals occur in V/U and in K; it is trivial exactly when that is 0.
     """
@@ -350,27 +307,20 @@ def stabiliser_exactly(
 
 
 def _orbit(case: Mix) -> Check:
-    return equal(case.orbit_dimension, case.dimension, hypotheses=_hypotheses(case))
+    return equal(case.orbit_dimension, case.dimension, hypotheses=case.hypotheses)
 
 
-def _mixes_where(
-    holds: Callable[[Widths], bool],
-) -> Callable[[np.random.Generator, int], Iterator[Mix]]:
+def _mixes_where(holds: Callable[[Widths], bool]) -> Cases:
     def cases(rng: np.random.Generator, draws: int) -> Iterator[Mix]:
-        small = filter(
-            holds, [*architectures([1], 4), *architectures([2], 3), *architectures([3], 2)]
-        )
-        yield from itertools.chain.from_iterable(map(mixes, small))
+        for hidden in (1, 2, 3):
+            for widths in filter(holds, cast.architectures([hidden], 5 - hidden)):
+                yield from mixes(widths)
         drawn = (random_mix(rng, 4, 6) for _ in itertools.count())
         yield from itertools.islice((case for case in drawn if holds(case.widths)), draws)
 
     return cases
 
 
-_MIXED_RANGE = (
-    "every mix of widths 1 to 4 with one hidden layer, 1 to 3 with two, 1 and 2 with three, at a "
-    "random θ modulo 2⁶¹ − 1"
-)
 _WIDE_ORBIT = control(
     "(1, (0, 3) | 1), which is not roughly monotonic", lambda: Mix((1, 3, 1), (3,))
 )
@@ -382,11 +332,10 @@ orbits = statement(
     says="roughly monotonic ⇒ for almost all θ of a mixed network dim Hθ = dim H",
 )(_orbit)
 
-a_10_orbit_trivial = statement(
-    "A.10 (orbit, trivial)",
-    _mixes_where(lambda widths: generic_stabiliser(widths) == 0),
-    _WIDE_ORBIT,
-    amends="A.10 (orbit)",
-    exhaustive=_MIXED_RANGE,
-    says="where almost every θ has a trivial stabiliser in G_hid by A.8 (every architecture), dim Hθ = dim H for almost all θ",
-)(_orbit)
+a_10_orbit_trivial = orbits.amend(
+    id="A.10 (orbit, trivial)",
+    cases=_mixes_where(lambda widths: generic_stabiliser(widths) == 0),
+)(
+    "where almost every θ has a trivial stabiliser in G_hid by A.8 (every architecture), dim Hθ = "
+    "dim H for almost all θ"
+)

@@ -4,34 +4,24 @@ roughly monotonic.
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import numpy as np
 
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP
+from neuromanifold.numerics.rank import numerical_rank
 from neuromanifold.regions.bounds import is_roughly_monotonic
-from neuromanifold.symmetry.groups.base import numerical_rank
 from neuromanifold.tangent.kernel.ntk import ntk
 from neuromanifold.tangent.rank.dimension import functional_dimension, single_precision_rank
 from neuromanifold_papers.check import Check, at_least, equal
-from neuromanifold_papers.complexity.statements.cases import (
-    Network,
-    Widths,
-    architectures,
-    integer_rank,
-    network,
-    random_network,
-    random_widths,
-    roughly,
-    staged,
-    statuses,
-)
-from neuromanifold_papers.statement import control, statement
+from neuromanifold_papers.complexity.statements import cases as cast
+from neuromanifold_papers.complexity.statements.cases import Network, Widths
+from neuromanifold_papers.statement import control, in_float64, statement
 
-PAPER = "complexity"
 PRINTED_COUNTS = {1: 361, 2: 371, 8: 431}
 ROUGHLY_MONOTONIC: dict[Widths, bool] = {(1, 5, 4, 3, 2, 1): True, (1, 5, 5, 5, 5, 1): False}
 
@@ -42,16 +32,11 @@ def parameter_count(widths: Widths) -> int:
 
 
 def _count_cases(rng: np.random.Generator, draws: int) -> Iterator[Widths]:
-    yield from architectures([0, 1, 2, 3], 4)
-    yield from (random_widths(rng, 6, 40) for _ in range(draws))
+    yield from cast.architectures([0, 1, 2, 3], 4)
+    yield from (cast.random_widths(rng, 6, 40) for _ in range(draws))
 
 
-@statement(
-    "count",
-    _count_cases,
-    control("no biases in (1, 2 | 1)", lambda: (1, 2, 1), bias=False),
-    show=lambda widths: f"nm.MLP({widths}).n_params",
-)
+@statement("count", _count_cases, control("no biases in (1, 2 | 1)", lambda: (1, 2, 1), bias=False))
 def count(widths: Widths, bias: bool = True) -> Check:
     """A fully connected network has D = Σ n_l (n_{l-1} + 1) parameters."""
     return equal(MLP(widths, bias=bias).n_params, parameter_count(widths), layers=len(widths) - 1)
@@ -61,7 +46,6 @@ def count(widths: Widths, bias: bool = True) -> Check:
     "count (networks)",
     lambda rng, draws: PRINTED_COUNTS,
     control("the count for one input, asked of two", lambda: 2, printed={2: PRINTED_COUNTS[1]}),
-    show=lambda inputs: f"nm.MLP(({inputs}, 10, 10, 10, 10, 1)).n_params",
 )
 def count_networks(inputs: int, printed: Mapping[int, int] = PRINTED_COUNTS) -> Check:
     """(n_0, 10, 10, 10, 10 | 1) has 361, 371 and 431 parameters for n_0 = 1, 2, 8."""
@@ -72,13 +56,12 @@ def count_networks(inputs: int, printed: Mapping[int, int] = PRINTED_COUNTS) -> 
 
 
 def _rank_cases(rng: np.random.Generator, draws: int) -> Iterator[Network]:
-    for widths in architectures([1], 2):
-        yield from (staged(rng, widths, status, 5, size=4) for status in statuses(widths))
+    for widths in cast.architectures([1], 2):
+        yield from (cast.staged(rng, widths, status, 5, size=4) for status in cast.statuses(widths))
     for _ in range(draws):
-        yield random_network(rng, random_widths(rng, 2, 3), int(rng.integers(1, 9)), size=9)
-
-
-Form = Callable[[int], np.ndarray]
+        yield cast.random_network(
+            rng, cast.random_widths(rng, 2, 3), int(rng.integers(1, 9)), size=9
+        )
 
 
 def scalar_product(n: int) -> np.ndarray:
@@ -98,20 +81,19 @@ def indefinite_form(n: int) -> np.ndarray:
     _rank_cases,
     control(
         "an indefinite form, f = wx + b at x = 1, where J = (1, 1)",
-        lambda: network([[[1]]], [[0]], [1]),
+        lambda: cast.network([[[1]]], [[0]], [1]),
         form=indefinite_form,
     ),
 )
-def gram_rank(case: Network, form: Form = scalar_product) -> Check:
+def gram_rank(case: Network, form: Any = scalar_product) -> Check:
     """The rank of the Gram matrix JJᵀ of the NTK is the functional dimension rank J.
 
     The rank of JJᵀ over the rationals, against the functional dimension by the modular route.
     """
     J = case.jacobian.astype(object)
-    found = {"inputs": case.net.widths[0], "outputs": case.net.widths[-1], "layers": case.net.depth}
-    return equal(
-        integer_rank(J * form(J.shape[1]) @ J.T), case.rank, hypotheses=found | {"rank": case.rank}
-    )
+    found, net = cast.integer_rank(J * form(J.shape[1]) @ J.T), case.net
+    hypotheses = {"inputs": net.widths[0], "outputs": net.widths[-1], "layers": net.depth}
+    return equal(found, case.rank, hypotheses=hypotheses, rank=case.rank)
 
 
 def _matrices(rng: np.random.Generator, draws: int) -> Iterator[np.ndarray]:
@@ -128,12 +110,11 @@ def _matrices(rng: np.random.Generator, draws: int) -> Iterator[np.ndarray]:
     "3.3 (matrices)",
     _matrices,
     control("an indefinite form, M = (1, 1)", lambda: np.array([[1, 1]]), form=indefinite_form),
-    show=lambda M: f"M = np.array({M.tolist()})",
 )
-def matrices(M: np.ndarray, form: Form = scalar_product) -> Check:
+def matrices(M: np.ndarray, form: Any = scalar_product) -> Check:
     """Rk M = rk MMᵀ for every real matrix."""
     gram = M * form(M.shape[1]) @ M.T
-    return equal(integer_rank(gram), integer_rank(M), rows=M.shape[0], columns=M.shape[1])
+    return equal(cast.integer_rank(gram), cast.integer_rank(M), rows=M.shape[0], columns=M.shape[1])
 
 
 @dataclass(frozen=True)
@@ -166,13 +147,11 @@ def computed_ranks(case: Offset) -> tuple[int, int]:
     )
 
 
-@statement(
+@in_float64(
     "3.3 (floating point)",
     lambda rng, draws: [Offset(k, precision) for precision, ks in BETWEEN.items() for k in ks],
     control("well-separated inputs, k = 4: both ranks are 2", lambda: Offset(4, "float64")),
-    method="float64",
     source="ours",
-    show=lambda case: f"x = np.array([[1.0], [1.0 + 2.0**-{case.k}]])  # {case.precision}",
 )
 def floating(case: Offset) -> Check:
     """Computed with the usual threshold the two ranks differ: J keeps a singular value whose
@@ -180,19 +159,14 @@ def floating(case: Offset) -> Check:
     """
     rank, kernel = computed_ranks(case)
     exact = int(functional_dimension(LINE, THETA, case.x, exact=True))
-    hypotheses = {
-        "precision": case.precision,
-        "k": case.k,
-        "exact rank": exact,
-        "computed rank of J": rank,
-    }
-    return at_least(rank - kernel, 1, hypotheses=hypotheses)
+    hypotheses = {"exact rank": exact, "computed rank of J": rank}
+    return at_least(rank - kernel, 1, hypotheses=vars(case) | hypotheses)
 
 
 def _monotonic_cases(rng: np.random.Generator, draws: int) -> Iterator[Widths]:
     yield from ROUGHLY_MONOTONIC
-    yield from architectures([0, 1, 2, 3], 5)
-    yield from (random_widths(rng, 5, 9) for _ in range(draws))
+    yield from cast.architectures([0, 1, 2, 3], 5)
+    yield from (cast.random_widths(rng, 5, 9) for _ in range(draws))
 
 
 @statement(
@@ -203,11 +177,10 @@ def _monotonic_cases(rng: np.random.Generator, draws: int) -> Iterator[Widths]:
         lambda: (1, 3, 1),
         examples={(1, 3, 1): True},
     ),
-    show=lambda widths: f"nm.regions.is_roughly_monotonic({widths})",
 )
 def monotonic(widths: Widths, examples: Mapping[Widths, bool] = ROUGHLY_MONOTONIC) -> Check:
     """Roughly monotonic means n_l − 1 ≤ n_{l-1} for all l, or n_{l-1} − 1 ≤ n_l for all l; (1, 5,
     4, 3, 2 | 1) is, (1, 5, 5, 5, 5 | 1) is not.
     """
-    printed = examples.get(widths, any(roughly(widths)))
+    printed = examples.get(widths, any(cast.roughly(widths)))
     return equal(int(is_roughly_monotonic(widths)), int(printed), layers=len(widths) - 1)

@@ -2,8 +2,9 @@
 the reported rank follows.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
+from itertools import product
 
 import jax
 import numpy as np
@@ -14,7 +15,7 @@ from neuromanifold.dynamics.geometry_probes import snapshot
 from neuromanifold.dynamics.training import train
 from neuromanifold_papers.check import Check, Interval, at_most
 from neuromanifold_papers.complexity import runs
-from neuromanifold_papers.statement import control, statement
+from neuromanifold_papers.statement import by_training, control
 
 PRINTED = {"f2": 3.0, "g2": 4.0}
 """log₁₀ of the printed largest singular values, in the 1D and in the 2D experiments."""
@@ -59,15 +60,10 @@ def largest_singular_values(name: str, after: bool) -> np.ndarray:
     return np.linalg.norm(np.asarray(jacobians, np.float64), ord=2, axis=(1, 2))
 
 
-def _moments(rng: np.random.Generator, draws: int) -> Iterator[When]:
-    yield from ((name, after) for name in PRINTED for after in (False, True))
-
-
-@statement(
+@by_training(
     "Sec 5 (σ_max)",
-    _moments,
+    list(product(PRINTED, (False, True))),
     control("10⁶ in place of 10³", lambda: ("f2", False), printed={"f2": 6.0}),
-    method="training",
     show=lambda case: f"name, after = {case}",
 )
 def largest(case: When, printed: Mapping[str, float] = PRINTED) -> Check:

@@ -2,8 +2,8 @@
 printed.
 """
 
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Iterator
+from functools import cache, partial
 from itertools import product
 from typing import Any
 
@@ -19,12 +19,10 @@ from neuromanifold.models.losses import mse
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.tangent.rank.dimension import single_precision_rank
-from neuromanifold_papers.check import Check, at_least, at_most, equal, inside
+from neuromanifold_papers.check import EPS, Check, at_least, at_most, equal, inside
 from neuromanifold_papers.complexity import runs
-from neuromanifold_papers.statement import control, statement
+from neuromanifold_papers.statement import control, in_float64, statement
 
-PAPER = "complexity"
-EPS = float(np.finfo(np.float64).eps)
 SIGMAS = 5.0
 """Sampling tolerance: an estimate is off by more than this many standard errors once in two
 million.
@@ -43,20 +41,11 @@ WAVES: dict[str, tuple[tuple[float, int, int], ...]] = {
 SIZES = {"f1": (100, 1, 1), "f2": (100, 1, 1), "f3": (100, 1, 1)}
 SIZES |= {"g1": (400, 2, 1), "g2": (400, 2, 1), "g3": (400, 2, 1), "energy": (768, 8, 2)}
 NOISE = 0.01
-PRINTED_RUNS = {
-    "univariate": (15, 50),
-    "energy": (10, 25),
-    "decay": (10, 50),
-    "bivariate": (20, 25),
-}
-PRINTED_TRAINING = {
-    "hidden widths": (10, 10, 10, 10),
-    "learning rate": 0.01,
-    "weight decay": 1e-4,
-    "batch": 16,
-}
+PRINTED_RUNS = {"univariate": (15, 50), "energy": (10, 25)}
+PRINTED_RUNS |= {"decay": (10, 50), "bivariate": (20, 25)}
+PRINTED_TRAINING = {"hidden widths": (10, 10, 10, 10), "learning rate": 0.01}
 # The mean over all entries, as torch's MSELoss has it: (1² + 3²)/2.
-PRINTED_TRAINING |= {"loss of 1 and 3 against 0": 5.0}
+PRINTED_TRAINING |= {"weight decay": 1e-4, "batch": 16, "loss of 1 and 3 against 0": 5.0}
 
 
 def printed_function(name: str, x: np.ndarray) -> np.ndarray:
@@ -67,17 +56,12 @@ def printed_function(name: str, x: np.ndarray) -> np.ndarray:
 
 def _data_cases(rng: np.random.Generator, draws: int) -> Iterator[tuple[str, str]]:
     yield from (("shapes", name) for name in SIZES)
-    for name in ("f1", "f2", "f3"):
-        yield from (
-            (what, name) for what in ("input mean", "input noise", "output mean", "output noise")
-        )
+    noises = ("input mean", "input noise", "output mean", "output noise")
+    yield from ((what, name) for name in ("f1", "f2", "f3") for what in noises)
     yield from ((what, name) for name in ("g1", "g2", "g3") for what in ("grid", "values"))
 
 
-Function = Callable[[str, np.ndarray], np.ndarray]
-
-
-def noise_of(name: str, function: Function = printed_function) -> tuple[np.ndarray, np.ndarray]:
+def noise_of(name: str, function: Any = printed_function) -> tuple[np.ndarray, np.ndarray]:
     """What was added to the inputs and to the outputs of a univariate data set, at 100 equally
     spaced points.
     """
@@ -93,7 +77,7 @@ def grid_distance(x: np.ndarray) -> float:
     return float(np.abs(x[order] - wanted).max())
 
 
-@statement(
+@in_float64(
     "setup (data)",
     _data_cases,
     control(
@@ -101,41 +85,31 @@ def grid_distance(x: np.ndarray) -> float:
         lambda: ("output noise", "f1"),
         function=lambda name, x: printed_function("f3", x),
     ),
-    method="float64",
 )
-def _data(case: tuple[str, str], function: Function = printed_function) -> Check:
+def _data(case: tuple[str, str], function: Any = printed_function) -> Check:
     """f1, f2, f3 at 100 equally spaced points with noise of mean 0 and std 0.01 on inputs and
     outputs, g1, g2, g3 on the 20×20 grid without, energy 768×8 with two targets.
     """
     what, name = case
-    hypotheses = {"data": name, "checked": what}
+    check = partial(equal, hypotheses={"data": name, "checked": what})
     if name == "energy" and energy.find() is None:
-        return equal(
-            0, 0, drops=inside("the energy data are not on this machine"), hypotheses=hypotheses
-        )
+        return check(0, 0, drops=inside("the energy data are not on this machine"))
     found = data.load(name)
     if what == "shapes":
         samples, features, targets = SIZES[name]
-        wrong = sum(
-            a != b
-            for a, b in zip(
-                (*found.x.shape, *found.y.shape), (samples, features, samples, targets), strict=True
-            )
+        pairs = zip(
+            (samples, features, samples, targets), found.x.shape + found.y.shape, strict=True
         )
-        return equal(wrong, 0, hypotheses=hypotheses)
+        return check(sum(a != b for a, b in pairs), 0)
     if what == "grid":
-        return equal(grid_distance(found.x), 0.0, 64 * EPS, hypotheses=hypotheses)
+        return check(grid_distance(found.x), 0.0, 64 * EPS)
     if what == "values":
         error = np.abs(found.y[:, 0] - function(name, found.x)).max()
-        return equal(float(error), 0.0, 64 * EPS, hypotheses=hypotheses)
+        return check(float(error), 0.0, 64 * EPS)
     noise = noise_of(name, function)[int(what.startswith("output"))]
     if what.endswith("mean"):
-        return equal(
-            float(noise.mean()) / NOISE, 0.0, SIGMAS / noise.size**0.5, hypotheses=hypotheses
-        )
-    return equal(
-        float(noise.std()) / NOISE, 1.0, SIGMAS / (2 * noise.size) ** 0.5, hypotheses=hypotheses
-    )
+        return check(float(noise.mean()) / NOISE, 0.0, SIGMAS / noise.size**0.5)
+    return check(float(noise.std()) / NOISE, 1.0, SIGMAS / (2 * noise.size) ** 0.5)
 
 
 FAN_INS = (1, 2, 8, 10)
@@ -157,24 +131,16 @@ def drawn(fan_in: int) -> list[tuple[str, int, np.ndarray]]:
     ]
 
 
-def printed_variance(fan_in: int) -> float:
-    """2/fan_in, for weights and biases alike."""
-    return 2 / fan_in
-
-
-@statement(
+@in_float64(
     "setup (initialisation)",
     lambda rng, draws: product(FAN_INS, range(3), _TESTS),
     control(
         "1/fan_in in place of 2/fan_in",
         lambda: (10, 0, "mean square"),
-        variance=lambda fan_in: 1 / fan_in,
+        factor=1,
     ),
-    method="float64",
 )
-def initialisation(
-    case: tuple[int, int, str], variance: Callable[[int], float] = printed_variance
-) -> Check:
+def initialisation(case: tuple[int, int, str], factor: int = 2) -> Check:
     """All weights and all biases of a layer are drawn from N(0, 2/fan_in).
 
     Standard normal after division: mean 0, mean square 1, √n times the Kolmogorov–Smirnov
@@ -184,16 +150,14 @@ def initialisation(
     """
     first, index, test = case
     part, fan_in, found = drawn(first)[index]
-    values = found / variance(fan_in) ** 0.5
-    hypotheses = {"fan_in": fan_in, "part": part, "test": test}
+    values = found / (factor / fan_in) ** 0.5
+    check = partial(equal, hypotheses={"fan_in": fan_in, "part": part, "test": test})
     if test == "mean":
-        return equal(float(values.mean()), 0.0, SIGMAS / values.size**0.5, hypotheses=hypotheses)
+        return check(float(values.mean()), 0.0, SIGMAS / values.size**0.5)
     if test == "mean square":
-        return equal(
-            float((values**2).mean()), 1.0, SIGMAS * (2 / values.size) ** 0.5, hypotheses=hypotheses
-        )
+        return check(float((values**2).mean()), 1.0, SIGMAS * (2 / values.size) ** 0.5)
     distance = float(scipy.stats.kstest(values, "norm").statistic)
-    return equal(distance, 0.0, 2.7 / values.size**0.5, hypotheses=hypotheses)
+    return check(distance, 0.0, 2.7 / values.size**0.5)
 
 
 def torch_adam(gradients: np.ndarray, start: np.ndarray, rate: float, decay: float) -> np.ndarray:
@@ -224,30 +188,22 @@ def _adam_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
         yield rng.standard_normal((5, 40)), rng.standard_normal(40), 0.01, decay
 
 
-def decoupled_adam(
-    gradients: np.ndarray, start: np.ndarray, rate: float, decay: float
-) -> np.ndarray:
-    """AdamW, to first order: the decay shrinks θ and stays out of the moments."""
-    return torch_adam(gradients, start, rate, 0.0) - rate * decay * start
-
-
-@statement(
+@in_float64(
     "setup (optimiser)",
     _adam_cases,
     control(
         "the decay apart from the moments (AdamW), 0.1",
         lambda: list(_adam_cases(np.random.default_rng(0), 0))[-1],
-        printed=decoupled_adam,
+        # To first order: the decay shrinks θ and stays out of the moments.
+        printed=lambda g, start, rate, decay: (
+            torch_adam(g, start, rate, 0.0) - rate * decay * start
+        ),
     ),
-    method="float64",
-    show=lambda case: f"adam_l2({case[2]}, {case[3]})",
 )
-def optimiser(case: Any, printed: Callable[..., np.ndarray] = torch_adam) -> Check:
+def optimiser(case: Any, printed: Any = torch_adam) -> Check:
     """Adam with the weight decay as an L2 term in the gradient, as torch's Adam has it."""
-    gradients, start, rate, decay = case
-    error = np.abs(
-        library_adam(gradients, start, rate, decay) - printed(gradients, start, rate, decay)
-    ).max()
+    gradients, start, _, decay = case
+    error = np.abs(library_adam(*case) - printed(*case)).max()
     scale = np.abs(start).max()
     return at_most(float(error / scale), 0.0, 64 * EPS * len(gradients), weight_decay=decay)
 
@@ -272,40 +228,30 @@ def study(case: tuple[str, Any]) -> Check:
     return equal(int(ours[name] == printed), 1, constant=name)
 
 
-def printed_threshold(rows: int, columns: int) -> float:
-    """max(n, m) · 1.19e-7, in units of σ_max."""
-    return max(rows, columns) * 2.0**-23
-
-
-@statement(
+@in_float64(
     "setup (threshold)",
     lambda rng, draws: [(2, 3), (100, 4)],
     control(
         "min(n, m) instead of max, 100×4",
         lambda: (100, 4),
-        threshold=lambda rows, columns: min(rows, columns) * 2.0**-23,
+        side=min,
     ),
-    method="float64",
 )
-def _threshold(
-    shape: tuple[int, int], threshold: Callable[[int, int], float] = printed_threshold
-) -> Check:
+def _threshold(shape: tuple[int, int], side: Any = max) -> Check:
     """The reported rank counts singular values above max(n, m)·σ_max·1.19e-7 in float32."""
     rows, columns = shape
     rng = np.random.default_rng(list(shape))
     x = rng.standard_normal((rows, columns))
     rank = single_precision_rank(lambda params, x: x @ params, np.ones((columns, 1)), x)
     found = float(rank.threshold) / float(np.max(rank.spectrum))
-    printed = threshold(rows, columns)
-    return equal(found / printed, 1.0, 4 * 2.0**-23, rows=rows, columns=columns)
+    return equal(found / (side(shape) * 2.0**-23), 1.0, 4 * 2.0**-23, rows=rows, columns=columns)
 
 
 def variation(name: str) -> float:
     """Total variation of f_i on [0, 1], or the mean length of the gradient of g_i on [0, 1]²."""
     if name.startswith("f"):
-        return float(
-            np.abs(np.diff(printed_function(name, np.linspace(0, 1, 2001)[:, None]))).sum()
-        )
+        values = printed_function(name, np.linspace(0, 1, 2001)[:, None])
+        return float(np.abs(np.diff(values)).sum())
     line = np.linspace(0, 1, 201)
     s, t = np.meshgrid(line, line, indexing="ij")
     values = printed_function(name, np.stack([s.ravel(), t.ravel()], axis=1)).reshape(s.shape)
@@ -313,25 +259,19 @@ def variation(name: str) -> float:
 
 
 def _more_complex(case: tuple[str, str]) -> Check:
-    simple, complicated = case
-    return at_least(
-        variation(complicated) / variation(simple), 1.0, pair=f"{simple}, {complicated}"
-    )
+    simple, complicated = map(variation, case)
+    return at_least(complicated / simple, 1.0, pair=", ".join(case))
 
 
-figure_1 = statement(
+figure_1 = in_float64(
     "Fig 1",
     lambda rng, draws: [("f1", "f2"), ("f2", "f3")],
     control("f3 before f1", lambda: ("f3", "f1"), passes=lambda: ("f1", "f1")),
-    method="float64",
     says="f1, f2, f3 are of increasing complexity (total variation on [0, 1])",
 )(_more_complex)
-figure_8 = statement(
+figure_8 = in_float64(
     "Fig 8",
     lambda rng, draws: [("g1", "g2"), ("g2", "g3")],
     control("g3 before g1", lambda: ("g3", "g1"), passes=lambda: ("g1", "g1")),
-    method="float64",
     says="g1, g2, g3 are of increasing complexity (mean length of the gradient on [0, 1]²)",
 )(_more_complex)
-
-SETUP = (_data, initialisation, optimiser, study, _threshold)

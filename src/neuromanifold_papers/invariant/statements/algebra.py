@@ -13,6 +13,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from neuromanifold.numerics.elimination import modular_rank
+
 PRIME = 2**31 - 1
 CAPS = {1: (4, 8, 16, 24), 2: (4, 8, 12)}
 """The grades of brackets to go up to, one after the other, by the number of inputs; the field of
@@ -163,18 +165,7 @@ def field_dimension(support: Support, neurons: Neurons) -> int:
 
 def rank(rows: np.ndarray) -> int:
     """The rank modulo the prime."""
-    rows, found = rows % PRIME, 0
-    for column in range(rows.shape[1]):
-        pivots = np.flatnonzero(rows[found:, column])
-        if len(pivots):
-            pivot = found + int(pivots[0])
-            rows[[found, pivot]] = rows[[pivot, found]]
-            rows[found] = rows[found] * pow(int(rows[found, column]), -1, PRIME) % PRIME
-            below = rows[found + 1 :, column].copy()
-            rows[found + 1 :] = (rows[found + 1 :] - below[:, None] * rows[found] % PRIME) % PRIME
-            assert not rows[found + 1 :, column].any()
-            found += 1
-    return found
+    return modular_rank(rows % PRIME, PRIME)
 
 
 @lru_cache

@@ -17,13 +17,14 @@ from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.orbits.closure import LieClosure, lie_closure
 from neuromanifold.orbits.derivatives import derivatives
 from neuromanifold.orbits.family import family_of
-from neuromanifold.orbits.host import flatten_on_host
+from neuromanifold.orbits.partition import flatten_on_host
 from neuromanifold.orbits.rings import Reals
 from neuromanifold.symmetry.groups.hadamard import unflatten
+from neuromanifold_papers.check import EPS
 from neuromanifold_papers.invariant.statements.algebra import Neurons, Support
 
-PAPER = "invariant"
-EPS = float(np.finfo(np.float64).eps)
+ROUNDING = 2**10 * EPS
+"""What roundings in float64 add up to here, where values are of size 1."""
 HIGHEST = 26
 """Taylor coefficients of order below this are looked at."""
 
@@ -31,16 +32,9 @@ HIGHEST = 26
 def _analytic(
     fn: Callable[[Any], Any], name: str, parity: str | None, at_zero: float, slope: float
 ) -> Activation:
-    properties: dict[str, Any] = {
-        "degree": None,
-        "scalars": None,
-        "analytic": True,
-        "polynomial": None,
-        "slopes": None,
-    }
-    return Activation(
-        fn, name=name, parity=parity, at_zero=at_zero, slope_at_zero=slope, **properties
-    )
+    known: dict[str, Any] = dict.fromkeys(("degree", "scalars", "polynomial", "slopes"))
+    known |= {"parity": parity, "at_zero": at_zero, "slope_at_zero": slope, "analytic": True}
+    return Activation(fn, name=name, **known)
 
 
 OWN = (
@@ -122,14 +116,9 @@ def whole_neurons(rng: np.random.Generator, m: int, d: int, size: int = 5) -> Ne
         row = rng.integers(-size, size + 1, d + 1)
         kind = int(rng.integers(0, 8))
         before = np.array(rows[-1]) if i else row
-        row = {
-            0: 0 * row,
-            1: before,
-            2: -before,
-            3: row * (np.arange(d + 1) > 0),
-            4: row * (np.arange(d + 1) < 1),
-        }.get(kind, row)
-        rows.append(tuple(row.tolist()))
+        first = np.arange(d + 1) < 1
+        changed = {0: 0 * row, 1: before, 2: -before, 3: row * ~first, 4: row * first}
+        rows.append(tuple(changed.get(kind, row).tolist()))
     return tuple(rows)
 
 
@@ -138,16 +127,6 @@ def two_layer(name: str, neurons: Any) -> tuple[MLP, Params]:
     rows = np.asarray(neurons, np.float64)
     net = MLP((rows.shape[1] - 1, len(rows), 1), ANALYTIC[name], bias=False)
     return net, (Layer(rows[:, 1:].copy()), Layer(rows[None, :, 0].copy()))
-
-
-def show_neurons(name: str, neurons: Any) -> str:
-    """The closure at these neurons, to paste."""
-    a, w = [row[0] for row in neurons], [list(row[1:]) for row in neurons]
-    return (
-        f"net = nm.MLP(({len(w[0])}, {len(w)}, 1), {name!r}, bias=False)\n"
-        f"params = (nm.Layer(np.array({w}, float)), nm.Layer(np.array([{a}], float)))\n"
-        "nm.lie_closure(net, params, key=jax.random.key(0))"
-    )
 
 
 @lru_cache(maxsize=4096)

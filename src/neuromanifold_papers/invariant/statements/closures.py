@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from math import comb
+from typing import Any
 
 import jax
 import numpy as np
@@ -13,32 +14,13 @@ import numpy as np
 from neuromanifold.orbits.genericity import is_degenerate
 from neuromanifold.orbits.partition import InvariantLeaf, generic_point
 from neuromanifold_papers.check import Check, equal
-from neuromanifold_papers.invariant.statements.algebra import (
-    Field,
-    Neurons,
-    algebra,
-    closure_dimension,
-)
-from neuromanifold_papers.invariant.statements.cases import (
-    CLASSES,
-    EPS,
-    GENERIC,
-    GENERIC_ODD,
-    SUPPORTS,
-    by_neuron,
-    closure,
-    condensed,
-    condensed_up_to_sign,
-    grid,
-    show_neurons,
-    trained,
-    two_layer,
-    whole_neurons,
-)
+from neuromanifold_papers.invariant.statements import algebra
+from neuromanifold_papers.invariant.statements import cases as cast
+from neuromanifold_papers.invariant.statements.algebra import Field, Neurons
 from neuromanifold_papers.invariant.statements.connected import Lattice
 from neuromanifold_papers.invariant.statements.generic import degenerate_as_printed
-from neuromanifold_papers.invariant.statements.orbits import ROUNDING, smallest_kept
-from neuromanifold_papers.statement import Statement, control, statement
+from neuromanifold_papers.invariant.statements.orbits import rounding
+from neuromanifold_papers.statement import by_integration, control, in_float64, statement
 
 
 @dataclass(frozen=True)
@@ -59,49 +41,37 @@ class At:
     def dimension(self, enough: int) -> int:
         """dim Lie_θ, exactly as far as `enough`."""
         if self.floating:
-            return int(closure(self.name, self.neurons).dimension)
-        return closure_dimension(SUPPORTS[self.name], self.neurons, enough)
+            return int(cast.closure(self.name, self.neurons).dimension)
+        return algebra.closure_dimension(cast.SUPPORTS[self.name], self.neurons, enough)
 
     @property
-    def hypotheses(self) -> dict[str, object]:
+    def hypotheses(self) -> dict[str, Any]:
         """What this case covers."""
-        degenerate = degenerate_as_printed(self.neurons)
-        return {
-            "activation": self.name,
-            "m": len(self.neurons),
-            "d": self.d,
-            "degenerate": degenerate,
-        }
+        known = {"activation": self.name, "m": len(self.neurons), "d": self.d}
+        return known | {"degenerate": degenerate_as_printed(self.neurons)}
 
 
 def leaf_dimension(name: str, neurons: Neurons) -> int:
     """dim [θ]: (d + 1) for each different neuron, for odd σ up to sign and without zero neurons.
     [invariant, Cor 5.3]
     """
-    d = len(neurons[0]) - 1
-    return (d + 1) * (condensed_up_to_sign(neurons) if name in GENERIC_ODD else condensed(neurons))
-
-
-def _show(case: At) -> str:
-    return show_neurons(case.name, case.neurons)
+    count = cast.condensed_up_to_sign if name in cast.GENERIC_ODD else cast.condensed
+    return len(neurons[0]) * count(neurons)
 
 
 def _non_degenerate(rng: np.random.Generator, draws: int) -> Iterator[At]:
-    for name, m in itertools.product(SUPPORTS, (1, 2)):
-        for neurons in grid(m, 1, (-2, -1, 1, 2)):
+    for name, m in itertools.product(cast.SUPPORTS, (1, 2)):
+        for neurons in cast.grid(m, 1, (-2, -1, 1, 2)):
             if not degenerate_as_printed(neurons):
                 yield At(name, neurons)
-    for name in CLASSES:
+    for name in cast.CLASSES:
         yield At(name, ((1, 1), (-1, 2)), True)
     for _ in range(draws):
         m, d = (int(k) for k in rng.integers([2, 1], [4, 3]))
-        weights = rng.permutation(
-            [w for w in itertools.product((-2, -1, 0, 1, 2), repeat=d) if w > (0,) * d]
-        )[:m]
-        neurons = tuple(
-            (int(a), *w.tolist())
-            for a, w in zip(rng.choice([-2, -1, 1, 2], m), weights, strict=False)
-        )
+        half = [w for w in itertools.product((-2, -1, 0, 1, 2), repeat=d) if w > (0,) * d]
+        weights = rng.permutation(half)[:m]
+        pairs = zip(rng.choice([-2, -1, 1, 2], m), weights, strict=False)
+        neurons = tuple((int(a), *w.tolist()) for a, w in pairs)
         yield At(str(rng.choice(["exp", "tanh", "cos", "silu"])), neurons, True)
 
 
@@ -112,7 +82,6 @@ def _non_degenerate(rng: np.random.Generator, draws: int) -> Iterator[At]:
         "the degenerate point w₁ = −w₂, a₁ = −a₂ of tanh", lambda: At("tanh", ((1, 1), (-1, -1)))
     ),
     draws=6,
-    show=_show,
 )
 def cor51(case: At) -> Check:
     """At non-degenerate θ dim Lie_θ = (d+1)m, for every analytic σ that is no polynomial."""
@@ -122,14 +91,16 @@ def cor51(case: At) -> Check:
 
 def _apart(odd: bool) -> Callable[[np.random.Generator, int], Iterator[At]]:
     """Points with different neurons; for odd σ different up to sign, and not zero."""
-    count = condensed_up_to_sign if odd else condensed
-    names = GENERIC_ODD if odd else GENERIC
+    count = cast.condensed_up_to_sign if odd else cast.condensed
+    names = cast.GENERIC_ODD if odd else cast.GENERIC
 
     def cases(rng: np.random.Generator, draws: int) -> Iterator[At]:
-        points = itertools.chain(grid(1, 1), grid(2, 1), itertools.islice(grid(3, 1), 0, None, 7))
+        points = itertools.chain(
+            cast.grid(1, 1), cast.grid(2, 1), itertools.islice(cast.grid(3, 1), 0, None, 7)
+        )
         yield from (At(names[0], neurons) for neurons in points if count(neurons) == len(neurons))
         drawn = (
-            whole_neurons(rng, int(rng.integers(2, 4)), int(rng.integers(1, 3)), 2)
+            cast.whole_neurons(rng, int(rng.integers(2, 4)), int(rng.integers(1, 3)), 2)
             for _ in itertools.count()
         )
         yield from (
@@ -140,13 +111,11 @@ def _apart(odd: bool) -> Callable[[np.random.Generator, int], Iterator[At]]:
     return cases
 
 
-@statement(
+@by_integration(
     "Cor 5.2 (i)",
     _apart(False),
     control("equal neurons", lambda: At("exp", ((1, 1), (1, 1)))),
-    method="integration",
     draws=6,
-    show=_show,
 )
 def cor52_generic(case: At) -> Check:
     """Generic σ, different neurons: the orbit holds a non-degenerate point, and dim Lie_θ =
@@ -154,12 +123,14 @@ def cor52_generic(case: At) -> Check:
 
     dim Lie_θ, and −1 unless two flows from θ end at a non-degenerate point.
     """
-    net, params = two_layer(case.name, 0.5 * np.array(case.neurons))
+    net, params = cast.two_layer(case.name, 0.5 * np.array(case.neurons))
     rng = np.random.default_rng(len(case.neurons))
     for _ in range(2):
-        params = trained(rng, net, params, samples=3).end(steps=2)
+        params = cast.trained(rng, net, params, samples=3).end(steps=2)
     found = (
-        -1 if is_degenerate(net, params) else closure_dimension(SUPPORTS[case.name], case.neurons)
+        -1
+        if is_degenerate(net, params)
+        else algebra.closure_dimension(cast.SUPPORTS[case.name], case.neurons)
     )
     return equal(found, (case.d + 1) * len(case.neurons), hypotheses=case.hypotheses)
 
@@ -186,12 +157,12 @@ def _of_the_leaf(case: At) -> Check:
 def _everywhere(rng: np.random.Generator, draws: int) -> Iterator[At]:
     for name in ("exp", "1 + sin(z)", "z + cos(z)", "tanh", "sinh(z) + sin(z)"):
         for m in (1, 2, 3, 4):
-            yield from (At(name, neurons) for neurons in grid(m, 1))
+            yield from (At(name, neurons) for neurons in cast.grid(m, 1))
     for name, m in itertools.product(("exp", "tanh"), (1, 2)):
-        yield from (At(name, neurons) for neurons in grid(m, 2))
+        yield from (At(name, neurons) for neurons in cast.grid(m, 2))
     for _ in range(draws):
         m, d = (int(k) for k in rng.choice([(2, 1), (3, 1), (4, 1), (5, 1), (2, 2), (3, 2)]))
-        yield At(str(rng.choice([*GENERIC, *GENERIC_ODD])), whole_neurons(rng, m, d))
+        yield At(str(rng.choice([*cast.GENERIC, *cast.GENERIC_ODD])), cast.whole_neurons(rng, m, d))
 
 
 exact = statement(
@@ -201,33 +172,30 @@ exact = statement(
         "silu, σ(0) = 0 without parity, at a zero neuron", lambda: At("silu", ((1, 1), (0, 0)))
     ),
     draws=100,
-    show=_show,
     says="generic or generic odd σ: dim Lie_θ = dim [θ] at every θ, degenerate ones included",
 )(_of_the_leaf)
 
 
 def _floating(rng: np.random.Generator, draws: int) -> Iterator[At]:
     for name, m in itertools.product(("exp", "tanh"), (1, 2)):
-        yield from (At(name, neurons, True) for neurons in grid(m, 1, (0, 1)))
+        yield from (At(name, neurons, True) for neurons in cast.grid(m, 1, (0, 1)))
     for _ in range(draws):
         m, d = (int(k) for k in rng.choice([(2, 2), (3, 1), (4, 1)]))
-        yield At(str(rng.choice(["exp", "tanh"])), whole_neurons(rng, m, d, 1), True)
+        yield At(str(rng.choice(["exp", "tanh"])), cast.whole_neurons(rng, m, d, 1), True)
 
 
-cor_5_3_library = statement(
+cor_5_3_library = in_float64(
     "Cor 5.3 (library)",
     _floating,
     control("cos, which is even, at w = 0", lambda: At("cos", ((1, 0), (2, 0)), True)),
-    method="float64",
     draws=12,
-    show=_show,
     says="the library's closure in float64 has the dimension of the leaf at every θ",
 )(_of_the_leaf)
 
 
 def _both_routes(case: At, depth: int = -1) -> Check:
     """Brackets at θ, as deep as needed, against transport along the orbit."""
-    found = closure(case.name, case.neurons)
+    found = cast.closure(case.name, case.neurons)
     assert found.along_orbit is not None
     return equal(
         int(found.by_depth[depth]),
@@ -275,9 +243,9 @@ def _degree(X: Field) -> int:
 
 
 def _grades(rng: np.random.Generator, draws: int) -> Iterator[Graded]:
-    for name, d in itertools.product(GENERIC, (1, 2)):
+    for name, d in itertools.product(cast.GENERIC, (1, 2)):
         yield from (Graded(name, d, grade) for grade in range(-1, GENERIC_GRADE[d] + 1))
-    for name in GENERIC_ODD:
+    for name in cast.GENERIC_ODD:
         sparse = name == "sinh(z) + sin(z)"
         yield from (
             Graded(name, 1, grade) for grade in range(12 if sparse else 6, 21, 4 if sparse else 2)
@@ -298,8 +266,10 @@ def filled(case: Graded) -> Check:
     Independent brackets of the grade, against all polynomial fields of it.
     """
     highest = 20 if case.d == 1 else 8
-    fields = algebra(
-        case.d, SUPPORTS[case.name], highest if case.name in GENERIC_ODD else GENERIC_GRADE[case.d]
+    fields = algebra.algebra(
+        case.d,
+        cast.SUPPORTS[case.name],
+        highest if case.name in cast.GENERIC_ODD else GENERIC_GRADE[case.d],
     )
     found = sum(_degree(X) == case.grade + 1 for X in fields)
     return equal(found, full_grade(case.d, case.grade), activation=case.name, d=case.d)
@@ -316,7 +286,7 @@ class OnLeaf:
     @property
     def neurons(self) -> Neurons:
         """The point of distinct whole values, as rows (a_i, w_i)."""
-        order = by_neuron(self.leaf.net.widths[0], self.leaf.net.widths[1])
+        order = cast.by_neuron(self.leaf.net.widths[0], self.leaf.net.widths[1])
         return tuple(map(tuple, generic_point(self.leaf)[order].astype(int).tolist()))
 
 
@@ -346,13 +316,7 @@ def _even_leaf() -> OnLeaf:
     return OnLeaf("cos", leaf)
 
 
-@statement(
-    "Thm 5.1",
-    _leaves,
-    control("cos, which is even, at w₁ = w₂ = 0", _even_leaf),
-    draws=12,
-    show=lambda case: f"{case.name}, leaf {case.leaf}",
-)
+@statement("Thm 5.1", _leaves, control("cos, which is even, at w₁ = w₂ = 0", _even_leaf), draws=12)
 def orbits(case: OnLeaf) -> Check:
     """Generic or generic odd σ: the orbit of θ is its symmetry leaf [θ], so all SIMs are
     symmetry-induced.
@@ -366,25 +330,15 @@ def orbits(case: OnLeaf) -> Check:
         "dimension": case.leaf.dimension,
     }
     if case.seed is None:
-        found = closure_dimension(SUPPORTS[case.name], case.neurons, case.leaf.dimension)
+        found = algebra.closure_dimension(
+            cast.SUPPORTS[case.name], case.neurons, case.leaf.dimension
+        )
         return equal(found, case.leaf.dimension, hypotheses=hypotheses)
     params = case.leaf.sample(key=jax.random.key(case.seed))
     rows = np.concatenate([params[1].weight.T, params[0].weight], axis=1)
-    found = closure(case.name, tuple(map(tuple, rows.tolist())))
+    found = cast.closure(case.name, tuple(map(tuple, rows.tolist())))
     outside = found.basis - (found.basis @ case.leaf.basis.T) @ case.leaf.basis
-    tolerance = ROUNDING * EPS / smallest_kept(found) if int(found.dimension) else 0.0
-    tangent = float(np.abs(outside).max(initial=0.0)) <= tolerance
+    tangent = float(np.abs(outside).max(initial=0.0)) <= rounding(found)
     return equal(
         int(found.dimension) if tangent else -1, case.leaf.dimension, hypotheses=hypotheses
     )
-
-
-CLOSURES: tuple[Statement, ...] = (
-    cor51,
-    cor52_generic,
-    COR52_ODD,
-    exact,
-    filled,
-    cor_5_3_library,
-    BOTH_ROUTES,
-)

@@ -1,8 +1,9 @@
 """invariant, Cor 5.4: the leaves of two-layer networks are connected."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -24,16 +25,21 @@ class Lattice:
     m: int
 
     @property
+    def net(self) -> MLP:
+        """Without biases."""
+        return MLP((self.d, self.m, 1), ANALYTIC[self.name], bias=False)
+
+    @property
     def leaves(self) -> tuple[InvariantLeaf, ...]:
         """Largest first."""
-        return invariant_leaves(MLP((self.d, self.m, 1), ANALYTIC[self.name], bias=False)).leaves
+        return invariant_leaves(self.net).leaves
 
     @property
     def codimension(self) -> float:
         """The smallest codimension of what is removed from the closure of a leaf; infinite where
         nothing is.
         """
-        lattice = invariant_leaves(MLP((self.d, self.m, 1), ANALYTIC[self.name], bias=False))
+        lattice = invariant_leaves(self.net)
         drops = lattice.dimensions[None, :] - lattice.dimensions[:, None]
         strict = lattice.below & ~np.eye(len(lattice), dtype=bool)
         return float(drops[strict].min(initial=10**6))
@@ -41,9 +47,7 @@ class Lattice:
 
 @statement(
     "Cor 5.4",
-    lambda rng, draws: [
-        Lattice(name, d, m) for name in ("exp", "tanh") for d in (1, 2, 3) for m in (1, 2, 3)
-    ],
+    [*itertools.starmap(Lattice, itertools.product(("exp", "tanh"), (1, 2, 3), (1, 2, 3)))],
     control("cos, even, d = 1: {w = 0} has codimension 1", lambda: Lattice("cos", 1, 1)),
 )
 def codimension(case: Lattice) -> Check:
@@ -132,6 +136,6 @@ def _ends(rng: np.random.Generator, draws: int) -> Iterator[Ends]:
         path=straight,
     ),
 )
-def connected(case: Ends, path: Callable[[Ends], bool] = has_path) -> Check:
+def connected(case: Ends, path: Any = has_path) -> Check:
     """Any two points of a leaf are joined inside it by at most two segments."""
     return equal(int(path(case)), 1, odd=case.odd, m=len(case.start))

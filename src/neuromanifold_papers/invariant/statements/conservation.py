@@ -3,7 +3,7 @@ ReLU networks without biases.
 """
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -17,10 +17,9 @@ from neuromanifold.orbits.closure import lie_closure
 from neuromanifold.regions.patterns import activation_patterns
 from neuromanifold_papers.check import Check, equal, outside
 from neuromanifold_papers.invariant.statements.algebra import PRIME, Field, Span, rank
-from neuromanifold_papers.statement import control, statement
+from neuromanifold_papers.statement import control, in_float64, statement
 
 Widths = tuple[int, ...]
-ROW = "conservation"
 
 
 def printed_count(n: int, m: int, r: int) -> int:
@@ -54,15 +53,17 @@ class Factors:
     def _drawn(self, rows: int, stream: int) -> np.ndarray:
         if self.shared and self.seed == 0:
             return np.eye(rows, self.r, dtype=int)
-        most = np.random.default_rng([self.seed, stream]).integers(
-            -9, 10, (max(self.n, self.m), self.r)
-        )
-        return most[:rows]
+        rng, most = np.random.default_rng([self.seed, stream]), max(self.n, self.m)
+        return rng.integers(-9, 10, (most, self.r))[:rows]
 
     @property
     def stacked(self) -> np.ndarray:
         """(U; V)."""
         return np.concatenate([self.U, self.V])
+
+    @property
+    def hypotheses(self) -> dict[str, Any]:
+        return {"n": self.n, "m": self.m, "r": self.r, "shared rows": self.shared}
 
     @property
     def network(self) -> tuple[MLP, Params]:
@@ -106,24 +107,10 @@ def laws_at(n: int, m: int, Z: np.ndarray) -> int:
     return Z.size - rank(moved.reshape(len(moved), -1))
 
 
-def laws(case: Factors) -> int:
-    """The same at the case's factors."""
-    return laws_at(case.n, case.m, case.stacked)
-
-
 def library_laws(case: Factors) -> int:
     """D − dim Lie_θ by brackets of the network's fields modulo a 61-bit prime."""
     net, params = case.network
     return net.n_params - int(lie_closure(net, params, key=jax.random.key(0)).dimension)
-
-
-def _hypotheses(case: Factors) -> dict[str, Any]:
-    return {"n": case.n, "m": case.m, "r": case.r, "shared rows": case.shared}
-
-
-def _shapes() -> list[tuple[int, int, int]]:
-    sizes = range(1, 5)
-    return sorted(itertools.product(sizes, sizes, sizes), key=lambda shape: (sum(shape), shape))
 
 
 def _factors(rng: np.random.Generator, draws: int) -> Iterator[Factors]:
@@ -131,8 +118,9 @@ def _factors(rng: np.random.Generator, draws: int) -> Iterator[Factors]:
     rank first; then larger ones.
     """
     yield Factors(2, 2, 3, True)
-    for shape, shared in itertools.product(_shapes(), (False, True)):
-        yield Factors(*shape, shared)
+    shapes = sorted(itertools.product(range(1, 5), repeat=3), key=lambda shape: (sum(shape), shape))
+    for (n, m, r), shared in itertools.product(shapes, (False, True)):
+        yield Factors(n, m, r, shared)
     for _ in range(draws):
         n, m, r = rng.integers(1, 6, 3).tolist()
         yield Factors(n, m, r, bool(rng.integers(2)), int(rng.integers(1, 2**31)))
@@ -162,11 +150,12 @@ def stacked(case: Factors) -> Check:
     By matrices, and for the smallest and the random shapes by the library too.
     """
     _, together = case.full
-    found, wanted = laws(case), printed_count(case.n, case.m, case.r)
+    found = laws_at(case.n, case.m, case.stacked)
+    wanted = printed_count(case.n, case.m, case.r)
     if together and max(case.n, case.m, case.r) <= 2 and found == wanted:
         found = library_laws(case)
     drops = outside("(U; V) is not of full rank", when=not together)
-    return equal(found, wanted, drops=drops, hypotheses=_hypotheses(case))
+    return equal(found, wanted, drops=drops, hypotheses=case.hypotheses)
 
 
 @statement(
@@ -182,15 +171,14 @@ def stacked(case: Factors) -> Check:
     show=_show,
     confirm=lambda case: equal(library_laws(case), printed_count(case.n, case.m, case.r)),
 )
-def two_layers(case: Factors, count: Callable[[int, int, int], int] = printed_count) -> Check:
+def two_layers(case: Factors, count: Any = printed_count) -> Check:
     """UVᵀ with U (n×r) and V (m×r) of full rank conserves r(r+1)/2 functions when n + m ≥ r, else
     (n+m)r − (n+m)(n+m−1)/2.
     """
     each, _ = case.full
     drops = outside("U or V is not of full rank", when=not each)
-    return equal(
-        laws(case), count(case.n, case.m, case.r), drops=drops, hypotheses=_hypotheses(case)
-    )
+    found, wanted = laws_at(case.n, case.m, case.stacked), count(case.n, case.m, case.r)
+    return equal(found, wanted, drops=drops, hypotheses=case.hypotheses)
 
 
 @dataclass(frozen=True)
@@ -210,9 +198,8 @@ class Kinked:
         net = MLP((W.shape[1], len(W), self.outputs), "relu", bias=False)
         x = rng.standard_normal((120, W.shape[1]))
         x[:, 0] = np.abs(x[:, 0]) if self.half else x[:, 0]
-        V = rng.integers(1, 9, (self.outputs, len(W))) * rng.choice(
-            [-1.0, 1.0], (self.outputs, len(W))
-        )
+        shape = (self.outputs, len(W))
+        V = rng.integers(1, 9, shape) * rng.choice([-1.0, 1.0], shape)
         return net, (Layer(W), Layer(V)), x
 
 
@@ -224,12 +211,8 @@ def kink_count(case: Kinked) -> int:
     patterns = np.asarray(activation_patterns(net, params, x))
     kinds, sizes = np.unique(patterns.T, axis=0, return_counts=True)
     d, n = net.widths[0], net.widths[-1]
-    return int(
-        sum(
-            printed_count(n, d, r) if kind.any() else (n + d) * r
-            for kind, r in zip(kinds, sizes.tolist(), strict=True)
-        )
-    )
+    pairs = zip(kinds, sizes.tolist(), strict=True)
+    return sum(printed_count(n, d, r) if kind.any() else (n + d) * r for kind, r in pairs)
 
 
 def _relus(rng: np.random.Generator, draws: int) -> Iterator[Kinked]:
@@ -245,7 +228,7 @@ def _relus(rng: np.random.Generator, draws: int) -> Iterator[Kinked]:
         yield Kinked(tuple(map(tuple, W.tolist())), int(rng.integers(1, 3)))
 
 
-@statement(
+@in_float64(
     "conservation (ReLU)",
     _relus,
     control(
@@ -253,20 +236,14 @@ def _relus(rng: np.random.Generator, draws: int) -> Iterator[Kinked]:
         lambda: Kinked(((1,), (2,)), 1),
         count=lambda case: len(case.W),
     ),
-    method="float64",
     draws=4,
     source="ours",
 )
-def per_kink(case: Kinked, count: Callable[[Kinked], int] = kink_count) -> Check:
+def per_kink(case: Kinked, count: Any = kink_count) -> Check:
     """For two-layer ReLU networks the count is per kink sampled: the linear count for each set of
     neurons that the inputs do not tell apart, one for each neuron where all are told apart.
     """
     net, params, x = case.setting
     found = net.n_params - int(lie_closure(net, params, key=jax.random.key(0), inputs=x).dimension)
-    hypotheses = {
-        "d": net.widths[0],
-        "r": net.widths[1],
-        "n": case.outputs,
-        "half of the inputs": case.half,
-    }
-    return equal(found, count(case), hypotheses=hypotheses)
+    d, r, n = net.widths
+    return equal(found, count(case), d=d, r=r, n=n, half_of_the_inputs=case.half)

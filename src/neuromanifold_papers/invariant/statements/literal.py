@@ -1,13 +1,16 @@
 """`invariant`: sentences that a second, blind reading found to say more than we had executed."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
+from typing import Any
 
 import numpy as np
+from flint import fmpz_mat
 
 from neuromanifold_papers.check import Check, at_least, equal, outside
+from neuromanifold_papers.invariant.statements.maps import Matrices, generated, signed_permutations
 from neuromanifold_papers.statement import control, statement
 
 
@@ -38,12 +41,6 @@ class Affine:
         return f"F = lambda theta, x: {p} * x; g = lambda theta: {self.a} * theta + {self.b}"
 
 
-def _affine(rng: np.random.Generator, draws: int) -> Iterator[Affine]:
-    shifts = [Fraction(k, 2) for k in (0, 1, 2, -2, 3)]
-    for model, a, b in product(("periodic", "even", "zero"), (-1, 1), shifts):
-        yield Affine(a, b, model)
-
-
 def _by_values(case: Affine) -> Check:
     """Whether g(θ) = θ anywhere on a grid, and p∘g = p there."""
     theta = np.linspace(-9, 9, 3601)
@@ -56,12 +53,15 @@ def _by_values(case: Affine) -> Check:
 _SHIFT = control(
     "a flip without its fixed point", lambda: Affine(-1, Fraction(0), "even"), fixed=lambda c: False
 )
-Asked = Callable[[Affine], bool]
 
 
-@statement("Def 4.1 (global)", _affine, _SHIFT, confirm=_by_values)
+_SHIFTS = [Fraction(k, 2) for k in (0, 1, 2, -2, 3)]
+_AFFINE = [Affine(a, b, f) for f, a, b in product(("periodic", "even", "zero"), (-1, 1), _SHIFTS)]
+
+
+@statement("Def 4.1 (global)", _AFFINE, _SHIFT, confirm=_by_values)
 def every_global(
-    case: Affine, fixed: Asked = Affine.fixed, invariant: Asked = Affine.invariant
+    case: Affine, fixed: Any = Affine.fixed, invariant: Any = Affine.invariant
 ) -> Check:
     """Every global invariant map is an infinitesimal invariant map, whose set of fixed points the
     definition wants not empty.
@@ -70,21 +70,17 @@ def every_global(
     return equal(int(fixed(case)), 1, drops=drops, model=case.model)
 
 
-@statement(
-    "Def 4.1 (global, amended)",
-    _affine,
+@every_global.amend(
     control(
         "a flip around ½ of a function that is even around 0",
         lambda: Affine(-1, Fraction(1), "even"),
         invariant=lambda case: True,
-    ),
-    amends="Def 4.1 (global)",
-)
-def global_with_fixed_points(case: Affine, invariant: Asked = Affine.invariant) -> Check:
-    """Every global invariant map with a fixed point is an infinitesimal invariant map: (p∘g)' = p' there."""
-    drops = outside(
-        "g is no global map, or fixes nothing", when=not (invariant(case) and case.fixed())
     )
+)
+def global_with_fixed_points(case: Affine, invariant: Any = Affine.invariant) -> Check:
+    """Every global invariant map with a fixed point is an infinitesimal invariant map: (p∘g)' = p' there."""
+    both = invariant(case) and case.fixed()
+    drops = outside("g is no global map, or fixes nothing", when=not both)
     at = case.b / 2 if case.a == -1 else Fraction(1, 7)
     slope = {"zero": 0.0, "even": 2.0 * float(at), "periodic": float(np.cos(2 * np.pi * float(at)))}
     return equal(case.a * slope[case.model], slope[case.model], drops=drops, model=case.model)
@@ -94,13 +90,7 @@ Pair = tuple[Fraction, Fraction]
 """F = 0, g_1 = 2c_1 − θ and g_2 = 2c_2 − θ."""
 
 
-def _reflections(rng: np.random.Generator, draws: int) -> Iterator[Pair]:
-    centres = [Fraction(k) for k in (0, 1, -1, 3)]
-    yield from ((a, b) for a in centres for b in centres)
-
-
-def _fixed_by_both(case: Pair) -> int:
-    return len({case[0]} & {case[1]})
+_REFLECTIONS = list(product(map(Fraction, (0, 1, -1, 3)), repeat=2))
 
 
 def _by_solving(case: Pair) -> Check:
@@ -109,19 +99,48 @@ def _by_solving(case: Pair) -> Check:
     return equal(int(np.all(residual < 1e-12)), 1)
 
 
+_COMMON = lambda case: len({case[0]} & {case[1]})  # noqa: E731
 _APART = control("none in place of both", lambda: (Fraction(1), Fraction(1)), common=lambda c: 0)
 
 
-@statement("Thm 4.1 (empty)", _reflections, _APART, confirm=_by_solving)
-def not_empty(case: Pair, common: Callable[[Pair], int] = _fixed_by_both) -> Check:
+@statement("Thm 4.1 (empty)", _REFLECTIONS, _APART, confirm=_by_solving)
+def not_empty(case: Pair, common: Any = _COMMON) -> Check:
     """The common fixed points of a family of invariant maps are a SIM, so not empty: a footnote excludes
     the empty set.
     """
     return equal(int(common(case) > 0), 1)
 
 
-@statement("Sec 4.1 (semigroup)", _reflections, _APART, confirm=_by_solving)
-def semigroup(case: Pair, common: Callable[[Pair], int] = _fixed_by_both) -> Check:
+def _affine_maps(rng: np.random.Generator, draws: int) -> list[Matrices]:
+    """θ ↦ Pθ + b in the plane, P a signed permutation, as matrices on (θ, 1): one, then two."""
+    linear = product(signed_permutations(2).tolist(), product((-1, 0, 1), repeat=2))
+    every = [((*P[0], b[0]), (*P[1], b[1]), (0, 0, 1)) for P, b in linear]
+    pairs = rng.integers(len(every), size=(draws, 2)).tolist()
+    return [(g,) for g in every] + [(every[i], every[j]) for i, j in pairs]
+
+
+@not_empty.amend(
+    control(
+        "θ itself for the mean", lambda: (((0, -1, 1), (1, 0, 0), (0, 0, 1)),), over=lambda G: G[:1]
+    ),
+    cases=_affine_maps,
+)
+def a_mean_is_fixed(case: Matrices, over: Any = lambda group: group) -> Check:
+    """Affine invariant maps that generate a finite group have a common fixed point, the mean of any orbit:
+    their set is not empty.
+
+    How many of the maps move Σ g(θ, 1) over the group; it has at most eight elements where it is
+    finite, one for each P.
+    """
+    group = np.array(generated(*map(np.array, case), most=8))
+    mean = over(group).sum(axis=0) @ np.array([1, 2, 1])
+    moved = sum(bool((np.array(g) @ mean != mean).any()) for g in case)
+    drops = outside("the maps generate translations", when=len(group) > 8)
+    return equal(moved, 0, drops=drops, order=min(len(group), 9))
+
+
+@statement("Sec 4.1 (semigroup)", _REFLECTIONS, _APART, confirm=_by_solving)
+def semigroup(case: Pair, common: Any = _COMMON) -> Check:
     """Invariant maps form a semigroup under composition: g_1∘g_2, the shift by 2(c_1 − c_2), has a fixed
     point again.
     """
@@ -129,8 +148,8 @@ def semigroup(case: Pair, common: Callable[[Pair], int] = _fixed_by_both) -> Che
     return equal(int(shift == 0 and common(case) > 0), 1)
 
 
-@statement("Sec 4.1 (semigroup, amended)", _reflections, _APART, amends="Sec 4.1 (semigroup)")
-def semigroup_amended(case: Pair, common: Callable[[Pair], int] = _fixed_by_both) -> Check:
+@semigroup.amend()
+def semigroup_amended(case: Pair, common: Any = _COMMON) -> Check:
     """Invariant maps with a common fixed point form a semigroup: the composition fixes it."""
     drops = outside("no common fixed point", when=case[0] != case[1])
     theta = case[0]
@@ -144,16 +163,15 @@ Features = tuple[tuple[int, ...], ...]
 
 def _features(rng: np.random.Generator, draws: int) -> Iterator[Features]:
     yield ((1, 0, 0), (1, 0, 0))
+    yield ((1, 0, 0), (0, 1, 0), (0, 0, 1))
     yield from product(((1, 0, 0), (0, 1, 0), (1, 1, 0), (0, 0, 1)), repeat=2)
     for _ in range(draws):
         count = int(rng.integers(1, 4))
         yield tuple(tuple(map(int, rng.integers(-1, 2, 3))) for _ in range(count))
 
 
-def _rank(features: Features) -> int:
-    from flint import fmpz_mat
-
-    return fmpz_mat([list(row) for row in features]).rank()
+def _rank(features: Any) -> int:
+    return fmpz_mat([list(map(int, row)) for row in features]).rank()
 
 
 def _conserved(features: Features) -> Check:
@@ -174,9 +192,7 @@ def every_linear_model(features: Features, fewer: int = 0) -> Check:
     return equal(_rank(features) - fewer, len(features))
 
 
-@statement(
-    "3.3 (every linear model), amended", _features, _ONE_LESS, amends="3.3 (every linear model)"
-)
+@every_linear_model.amend()
 def independent(features: Features, fewer: int = 0) -> Check:
     """Independent features have gradients at some inputs, here 0, 1 and 2, that span ℝ^M: constant fields,
     one orbit.
@@ -184,16 +200,11 @@ def independent(features: Features, fewer: int = 0) -> Check:
     x = np.arange(3)
     values = np.array(features) @ np.array([x**0, x, x**2])
     drops = outside("the features are dependent", when=_rank(features) < len(features))
-    found = _rank(tuple(map(tuple, values.tolist())))
-    return equal(found - fewer, len(features), drops=drops)
+    return equal(_rank(values) - fewer, len(features), drops=drops)
 
 
 Power = tuple[int, int, int]
 """p, a and w of F = aσ(wx), σ(z) = z^p: one neuron, one input, no bias."""
-
-
-def _powers(rng: np.random.Generator, draws: int) -> Iterator[Power]:
-    yield from product((1, 2, 3), (1, -2), (1, 3))
 
 
 def _orbit_dimension(case: Power) -> int:
@@ -219,21 +230,17 @@ def _exponential(case: Power) -> int:
 _NEURONS = control("a neuron that is zero", lambda: (1, 0, 0))
 
 
-@statement("Abstract (two layers)", _powers, _NEURONS, confirm=_by_conservation)
-def two_layers(case: Power, orbit: Callable[[Power], int] = _orbit_dimension) -> Check:
+_POWERS = list(product((1, 2, 3), (1, -2), (1, 3)))
+
+
+@statement("Abstract (two layers)", _POWERS, _NEURONS, confirm=_by_conservation)
+def two_layers(case: Power, orbit: Any = _orbit_dimension) -> Check:
     """For two-layer networks all SIMs are symmetry-induced, whatever the activation: a nonzero neuron's
     orbit is its whole leaf, of dimension 2.
     """
     return equal(orbit(case), 2, power=case[0])
 
 
-@statement(
-    "Abstract (two layers, amended)",
-    _powers,
-    _NEURONS,
-    amends="Abstract (two layers)",
-    method="float64",
+two_layers_amended = two_layers.amend(method="float64", orbit=_exponential)(
+    "For generic activations they are, as Theorem 5.1 says: for exp the orbit has dimension 2."
 )
-def two_layers_amended(case: Power, orbit: Callable[[Power], int] = _exponential) -> Check:
-    """For generic activations they are, as Theorem 5.1 says: for exp the orbit has dimension 2."""
-    return equal(orbit(case), 2)

@@ -5,32 +5,16 @@ a coincidence of neurons.
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from neuromanifold_papers.check import Check, at_most, equal
-from neuromanifold_papers.invariant.statements.algebra import (
-    PRIME,
-    Neurons,
-    Support,
-    monomial_fields,
-    stays,
-    value,
-)
-from neuromanifold_papers.invariant.statements.cases import (
-    CLASSES,
-    EPS,
-    SUPPORTS,
-    by_neuron,
-    closure,
-    is_even,
-    is_odd,
-    trained,
-    two_layer,
-)
-from neuromanifold_papers.statement import Control, Statement, control, statement
+from neuromanifold_papers.invariant.statements import algebra
+from neuromanifold_papers.invariant.statements import cases as cast
+from neuromanifold_papers.invariant.statements.algebra import Neurons, Support
+from neuromanifold_papers.statement import Cases, Control, Statement, control, statement
 
-ROUNDING = 2**10
 LEFT = 1e-7
 """An orbit leaves a space when a direction of Lie_θ, or a flow, is farther out than this; what
 stays is out by rounding.
@@ -66,30 +50,20 @@ class Elementary:
 def tied(part: str, neurons: Neurons, i: int, j: int) -> Neurons:
     """The point with neuron i changed so that it lies in the set."""
     rows = [list(neuron) for neuron in neurons]
-    if part in SIGNS:
-        a, w = SIGNS[part]
-        other = rows[j]
-        rows[i] = (
-            [a * other[0], *(w * entry for entry in other[1:])] if i != j else _own(part, other)
-        )
-    elif part == "(iv)":
-        rows[i] = [0] * len(rows[i])
-    else:
-        rows[i] = [rows[i][0], *[0] * (len(rows[i]) - 1)]
+    # A neuron tied to itself, i = j, is 0 where its sign changes.
+    a, w = SIGNS.get(part, (0, 0) if part == "(iv)" else (1, 0))
+    a, w = (max(a, 0), max(w, 0)) if i == j else (a, w)
+    a0, *other = rows[j] if part in SIGNS else rows[i]
+    rows[i] = [a * a0, *(w * entry for entry in other)]
     return tuple(map(tuple, rows))
-
-
-def _own(part: str, row: list[int]) -> list[int]:
-    """A neuron that the relation ties to itself."""
-    return {"(i)": row, "(ii)": [0] * len(row), "(iii)": [row[0], *[0] * (len(row) - 1)]}[part]
 
 
 def applies(part: str, support: Support) -> bool:
     """The hypothesis of each part, from the Taylor series of σ."""
     return {
         "(i)": True,
-        "(ii)": is_odd(support),
-        "(iii)": is_even(support),
+        "(ii)": cast.is_odd(support),
+        "(iii)": cast.is_even(support),
         "(iv)": 0 not in support,
         "(v)": 1 not in support,
     }[part]
@@ -98,15 +72,15 @@ def applies(part: str, support: Support) -> bool:
 def departures(case: Elementary) -> int:
     """How many of the fields up to order 6 are not tangent to the set, modulo a prime."""
     d, moved = len(case.neurons[0]) - 1, 0
-    for _, X in monomial_fields(d, [n for n in SUPPORTS[case.name] if n <= 6]):
-        rows = np.array([[value(p, neuron) for p in X] for neuron in case.neurons])
-        moved += int((case.tie(rows) % PRIME).any())
+    for _, X in algebra.monomial_fields(d, [n for n in cast.SUPPORTS[case.name] if n <= 6]):
+        rows = np.array([[algebra.value(p, neuron) for p in X] for neuron in case.neurons])
+        moved += int((case.tie(rows) % algebra.PRIME).any())
     return moved
 
 
-def _elementary(part: str) -> Callable[[np.random.Generator, int], Iterator[Elementary]]:
+def _elementary(part: str) -> Cases:
     def cases(rng: np.random.Generator, draws: int) -> Iterator[Elementary]:
-        names = [name for name in SUPPORTS if applies(part, SUPPORTS[name])]
+        names = [name for name in cast.SUPPORTS if applies(part, cast.SUPPORTS[name])]
         single = list(itertools.product((-1, 1), (-1, 0, 1)))
         for name in names:
             yield from (Elementary(part, name, tied(part, (n,), 0, 0), 0, 0) for n in single)
@@ -116,29 +90,19 @@ def _elementary(part: str) -> Callable[[np.random.Generator, int], Iterator[Elem
                 for i in (0, 1)
             )
             yield Elementary(part, name, tied(part, ((1, 2, -1), (2, 1, 3), (1, 0, 1)), 0, 2), 0, 2)
-        common = [name for name in names if name in CLASSES]
+        common = [name for name in names if name in cast.CLASSES]
         for _ in range(draws):
             m, d = (int(k) for k in rng.integers([2, 1], [5, 3]))
             neurons = tuple(map(tuple, rng.integers(-3, 4, (m, d + 1)).tolist()))
             i, j = (int(k) for k in rng.integers(0, m, 2))
-            yield Elementary(
-                part,
-                str(rng.choice(common)),
-                tied(part, neurons, i, j),
-                i,
-                j,
-                int(rng.integers(2**31)),
-            )
+            name, point = str(rng.choice(common)), tied(part, neurons, i, j)
+            yield Elementary(part, name, point, i, j, int(rng.integers(2**31)))
 
     return cases
 
 
 def _show(case: Elementary) -> str:
     return f"{case.name}, neurons (a_i, w_i) = {case.neurons}, i = {case.i}, j = {case.j}"
-
-
-def _outside(part: str, name: str) -> Callable[[], Elementary]:
-    return lambda: Elementary(part, name, tied(part, ((1, 1), (2, 1)), 0, 1), 0, 1)
 
 
 @statement(
@@ -155,42 +119,34 @@ def remark(case: Elementary) -> Check:
     hypotheses = {"activation": case.name, "m": len(case.neurons), "i = j": case.i == case.j}
     if case.seed is None:
         return at_most(departures(case), 0, hypotheses=hypotheses)
-    net, params = two_layer(case.name, 0.5 * np.array(case.neurons))
-    end = trained(np.random.default_rng(case.seed), net, params).flow(steps=4)
-    out = case.tie(end[by_neuron(net.widths[0], net.widths[1])])
-    return at_most(float(np.abs(out).max()), 0.0, ROUNDING * EPS, hypotheses=hypotheses)
+    net, params = cast.two_layer(case.name, 0.5 * np.array(case.neurons))
+    end = cast.trained(np.random.default_rng(case.seed), net, params).flow(steps=4)
+    out = case.tie(end[cast.by_neuron(net.widths[0], net.widths[1])])
+    return at_most(float(np.abs(out).max()), 0.0, cast.ROUNDING, hypotheses=hypotheses)
 
 
-REMARKS: tuple[Statement, ...] = (
-    remark,
-    replace(
-        remark,
-        id="Rem 5.1 (ii)",
-        says="for odd σ, {(a_i, w_i) = −(a_j, w_j)} is a SIM, i = j included",
-        cases=_elementary("(ii)"),
-        control=control("silu, which is not odd", _outside("(ii)", "silu")),
+def _part(part: str, says: str, broken: str, name: str) -> Statement:
+    """The same of another part; `name` does not satisfy its hypothesis."""
+    outside = Elementary(part, name, tied(part, ((1, 1), (2, 1)), 0, 1), 0, 1)
+    changed = {"id": f"Rem 5.1 {part}", "says": says, "cases": _elementary(part)}
+    return replace(remark, **changed, control=control(broken, lambda: outside))
+
+
+REMARKS = (
+    _part(
+        "(ii)",
+        "for odd σ, {(a_i, w_i) = −(a_j, w_j)} is a SIM, i = j included",
+        "silu, which is not odd",
+        "silu",
     ),
-    replace(
-        remark,
-        id="Rem 5.1 (iii)",
-        says="for even σ, {(a_i, w_i) = (a_j, −w_j)} is a SIM, i = j included",
-        cases=_elementary("(iii)"),
-        control=control("tanh, which is not even", _outside("(iii)", "tanh")),
+    _part(
+        "(iii)",
+        "for even σ, {(a_i, w_i) = (a_j, −w_j)} is a SIM, i = j included",
+        "tanh, which is not even",
+        "tanh",
     ),
-    replace(
-        remark,
-        id="Rem 5.1 (iv)",
-        says="for σ(0) = 0, {(a_i, w_i) = 0} is a SIM",
-        cases=_elementary("(iv)"),
-        control=control("exp, σ(0) = 1", _outside("(iv)", "exp")),
-    ),
-    replace(
-        remark,
-        id="Rem 5.1 (v)",
-        says="for σ'(0) = 0, {w_i = 0} is a SIM",
-        cases=_elementary("(v)"),
-        control=control("tanh, σ'(0) = 1", _outside("(v)", "tanh")),
-    ),
+    _part("(iv)", "for σ(0) = 0, {(a_i, w_i) = 0} is a SIM", "exp, σ(0) = 1", "exp"),
+    _part("(v)", "for σ'(0) = 0, {w_i = 0} is a SIM", "tanh, σ'(0) = 1", "tanh"),
 )
 
 
@@ -213,7 +169,7 @@ def supports() -> Iterator[Support]:
         later = (
             n
             for n in range(5, 9)
-            if not (is_odd(first) and n % 2 == 0) and not (is_even(first) and n % 2)
+            if not (cast.is_odd(first) and n % 2 == 0) and not (cast.is_even(first) and n % 2)
         )
         yield (*first, *later)
 
@@ -225,7 +181,7 @@ def condition(case: Coincidence) -> bool:
         "(i)": not any(w) and 0 not in case.support,
         "(ii)": 1 not in case.support,
         "(iii)": a == b,
-        "(iv)": (a == -b and is_odd(case.support)) or (a == b and is_even(case.support)),
+        "(iv)": (a == -b and cast.is_odd(case.support)) or (a == b and cast.is_even(case.support)),
     }[case.part]
 
 
@@ -233,15 +189,9 @@ def combination(part: str, neurons: Neurons) -> tuple[list[tuple[int, tuple[int,
     """The linear forms that vanish on the subspace: Σ c_k n_k, and which coordinates of a
     neuron.
     """
-    one, other = neurons
-    d = len(one) - 1
-    pairs = {
-        "(i)": [(1, one)],
-        "(ii)": [(1, one)],
-        "(iii)": [(1, one), (-1, other)],
-        "(iv)": [(1, one), (1, other)],
-    }
-    return pairs[part], range(1) if part == "(i)" else range(1, d + 1)
+    sign = {"(iii)": -1, "(iv)": 1}.get(part, 0)
+    pairs = [(c, neuron) for c, neuron in zip((1, sign), neurons, strict=True) if c]
+    return pairs, range(1) if part == "(i)" else range(1, len(neurons[0]))
 
 
 def contained_exactly(case: Coincidence) -> bool:
@@ -253,23 +203,22 @@ def contained_exactly(case: Coincidence) -> bool:
     """
     pairs, coordinates = combination(case.part, case.neurons)
     orders, length = (4, 3) if len(case.neurons[0]) == 2 else (3, 2)
-    return all(stays(case.support[:orders], pairs, form, length) for form in coordinates)
+    return all(algebra.stays(case.support[:orders], pairs, form, length) for form in coordinates)
 
 
 def contained_numerically(case: Coincidence) -> bool:
     """Whether Lie_θ lies in the subspace and a flow stays in it, by the library."""
-    order = by_neuron(len(case.neurons[0]) - 1, 2)
+    order = cast.by_neuron(len(case.neurons[0]) - 1, 2)
     pairs, coordinates = combination(case.part, case.neurons)
     forms = np.zeros((len(coordinates), order.size))
     for row, coordinate in enumerate(coordinates):
         for (c, _), neuron in zip(pairs, (0, 1), strict=False):
             forms[row, order[neuron, coordinate]] = c
-    basis = closure(case.name, case.neurons).basis
-    end = trained(np.random.default_rng(0), *two_layer(case.name, case.neurons)).flow(steps=2)
+    basis = cast.closure(case.name, case.neurons).basis
+    end = cast.trained(np.random.default_rng(0), *cast.two_layer(case.name, case.neurons)).flow(
+        steps=2
+    )
     return float(max(np.abs(forms @ basis.T).max(initial=0.0), np.abs(forms @ end).max())) < LEFT
-
-
-Points = Callable[[int], Iterator[Neurons]]
 
 
 def _numbers(d: int) -> list[tuple[int, ...]]:
@@ -286,7 +235,7 @@ def _without_input(d: int) -> Iterator[Neurons]:
         yield from (((a, *[0] * d), (b, *v)) for v in ((0,) * d, (1,) * d))
 
 
-def _aligned(sign: int) -> Points:
+def _aligned(sign: int) -> Callable[[int], Iterator[Neurons]]:
     def points(d: int) -> Iterator[Neurons]:
         for a, b, w in itertools.product((-1, 0, 1), (-1, 0, 1), _numbers(d)[:2]):
             yield (a, *w), (b, *(sign * entry for entry in w))
@@ -294,20 +243,17 @@ def _aligned(sign: int) -> Points:
     return points
 
 
-def _coincidences(
-    part: str, points: Points
-) -> Callable[[np.random.Generator, int], Iterator[Coincidence]]:
+def _coincidences(part: str, points: Callable[[int], Iterator[Neurons]]) -> Cases:
     def cases(rng: np.random.Generator, draws: int) -> Iterator[Coincidence]:
         for d, support in itertools.product((1, 2), supports()):
             yield from (Coincidence(part, neurons, support) for neurons in points(d))
         listed = list(points(1))
-        for name in CLASSES:
-            yield from (
-                Coincidence(part, listed[k], SUPPORTS[name], name) for k in (0, len(listed) // 2)
-            )
+        for name, point in itertools.product(cast.CLASSES, listed[:: len(listed) // 2][:2]):
+            yield Coincidence(part, point, cast.SUPPORTS[name], name)
         for _ in range(draws):
-            name = str(rng.choice(list(CLASSES)))
-            yield Coincidence(part, listed[int(rng.integers(len(listed)))], SUPPORTS[name], name)
+            name = str(rng.choice(list(cast.CLASSES)))
+            point = listed[int(rng.integers(len(listed)))]
+            yield Coincidence(part, point, cast.SUPPORTS[name], name)
 
     return cases
 
@@ -321,23 +267,22 @@ def _taken_for(broken: str, case: Coincidence, other: Support) -> Control:
     "Lem 5.2 (i)",
     _coincidences("(i)", _without_output),
     _taken_for(
-        "exp for expm1", Coincidence("(i)", ((0, 0), (1, 1)), SUPPORTS["exp"]), SUPPORTS["exp"][1:]
+        "exp for expm1",
+        Coincidence("(i)", ((0, 0), (1, 1)), cast.SUPPORTS["exp"]),
+        cast.SUPPORTS["exp"][1:],
     ),
     draws=6,
     show=lambda case: f"{case.name or case.support}, neurons (a, w) = {case.neurons}",
 )
-def lemma(case: Coincidence, kept: Callable[[Coincidence], bool] = condition) -> Check:
+def lemma(case: Coincidence, kept: Any = condition) -> Check:
     """Where a_i = 0 the orbit stays in {a_i = 0} exactly when w_i = 0 and σ(0) = 0."""
     found = contained_numerically(case) if case.name else contained_exactly(case)
     wanted = kept(case)
-    by = case.name or "Taylor series"
-    return equal(
-        int(found), int(wanted), hypotheses={"σ": by, "kept": wanted, "d": len(case.neurons[0]) - 1}
-    )
+    by, d = case.name or "Taylor series", len(case.neurons[0]) - 1
+    return equal(int(found), int(wanted), σ=by, kept=wanted, d=d)
 
 
-LEMMAS: tuple[Statement, ...] = (
-    lemma,
+LEMMAS = (
     replace(
         lemma,
         id="Lem 5.2 (ii)",
@@ -345,8 +290,8 @@ LEMMAS: tuple[Statement, ...] = (
         cases=_coincidences("(ii)", _without_input),
         control=_taken_for(
             "tanh for z − sin z",
-            Coincidence("(ii)", ((1, 0), (1, 1)), SUPPORTS["tanh"]),
-            SUPPORTS["z - sin(z)"],
+            Coincidence("(ii)", ((1, 0), (1, 1)), cast.SUPPORTS["tanh"]),
+            cast.SUPPORTS["z - sin(z)"],
         ),
     ),
     replace(
@@ -356,7 +301,7 @@ LEMMAS: tuple[Statement, ...] = (
         cases=_coincidences("(iii)", _aligned(1)),
         control=control(
             "neurons without input, w_i = w_j = 0, of cos",
-            lambda: Coincidence("(iii)", ((1, 0), (2, 0)), SUPPORTS["cos"]),
+            lambda: Coincidence("(iii)", ((1, 0), (2, 0)), cast.SUPPORTS["cos"]),
         ),
     ),
     replace(
@@ -367,8 +312,8 @@ LEMMAS: tuple[Statement, ...] = (
         cases=_coincidences("(iv)", _aligned(-1)),
         control=_taken_for(
             "sigmoid, odd up to a constant, for tanh",
-            Coincidence("(iv)", ((1, 1), (-1, -1)), SUPPORTS["sigmoid"]),
-            SUPPORTS["tanh"],
+            Coincidence("(iv)", ((1, 1), (-1, -1)), cast.SUPPORTS["sigmoid"]),
+            cast.SUPPORTS["tanh"],
         ),
     ),
 )

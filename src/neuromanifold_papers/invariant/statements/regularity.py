@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from neuromanifold_papers.check import Check, at_most, equal
-from neuromanifold_papers.statement import control, statement
+from neuromanifold_papers.statement import by_integration, control
 
 NEAR = 1e-30
 """How far from M = {0} the flow starts; a solution that leaves M itself is the limit of such
@@ -54,36 +54,14 @@ def _another_solution(alpha: Fraction) -> Check:
 
 
 def _smoothness(rng: np.random.Generator, draws: int) -> Iterator[Fraction]:
-    yield from (
-        Fraction(1, 2),
-        Fraction(2, 3),
-        Fraction(3, 4),
-        Fraction(1),
-        Fraction(3, 2),
-        Fraction(2),
-    )
+    yield from map(Fraction, ("1/2", "2/3", "3/4", "1", "3/2", "2"))
     yield from (Fraction(int(k) - 1, int(k)) for k in rng.integers(2, 9, draws))
 
 
-rem_4_1_c_amended = statement(
-    "Rem 4.1 (C¹), amended",
-    lambda rng, draws: [
-        *(Fraction(k, 2) for k in range(2, 9)),
-        *(1 + Fraction(int(k), 16) for k in rng.integers(0, 48, draws)),
-    ],
-    control("F = |θ|^{3/2}, whose gradient is not Lipschitz at 0", lambda: Fraction(1, 2)),
-    amends="Rem 4.1 (C¹)",
-    method="integration",
-    draws=5,
-    show=lambda alpha: f"α = {alpha}",
-    says="Theorem 4.1 holds where ∇F is locally Lipschitz in θ: a locally Lipschitz field tangent to a closed manifold keeps it, whatever the maps",
-)(_kept)
-
-once_differentiable = statement(
+once_differentiable = by_integration(
     "Rem 4.1 (C¹)",
     _smoothness,
     control("a point off M: |θ(1)| from θ(0) = 1", lambda: Fraction(1), start=1.0),
-    method="integration",
     draws=5,
     show=lambda alpha: (
         f"alpha, t = {float(alpha)!r}, np.linspace(0, 1, 9)\n"
@@ -94,3 +72,16 @@ once_differentiable = statement(
     confirm=_another_solution,
     says="in Theorem 4.1 the model F(θ)(x) need only be C¹ in θ",
 )(_kept)
+
+rem_4_1_c_amended = once_differentiable.amend(
+    control("F = |θ|^{3/2}, whose gradient is not Lipschitz at 0", lambda: Fraction(1, 2)),
+    id="Rem 4.1 (C¹), amended",
+    cases=lambda rng, draws: [
+        *(Fraction(k, 2) for k in range(2, 9)),
+        *(1 + Fraction(int(k), 16) for k in rng.integers(0, 48, draws)),
+    ],
+    show=lambda alpha: f"α = {alpha}",
+)(
+    "Theorem 4.1 holds where ∇F is locally Lipschitz in θ: a locally Lipschitz field tangent to a "
+    "closed manifold keeps it, whatever the maps"
+)

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import jax
 import numpy as np
@@ -17,7 +18,7 @@ from neuromanifold.orbits.lattice import LeafLattice, invariant_leaves
 from neuromanifold.orbits.partition import invariant_leaf
 from neuromanifold_papers.check import Check, equal
 from neuromanifold_papers.invariant.statements.cases import ANALYTIC, trained
-from neuromanifold_papers.statement import control, statement
+from neuromanifold_papers.statement import by_integration, control, in_float64
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,6 @@ def leaf_of(leaves: LeafLattice, params: Params) -> int:
     return list(leaves).index(invariant_leaf(leaves.net, params, atol=1e-10))
 
 
-def half_space(leaves: LeafLattice, params: Params) -> int:
-    """On which side of a₁ = 0 the parameters lie: these two halves are no unions of orbits."""
-    return int(params[1].weight[0, 0] > 0)
-
-
 def _starts(rng: np.random.Generator, draws: int) -> Iterator[Start]:
     for name in ("exp", "tanh"):
         yield from (Start(name, leaf, 0) for leaf in range(len(lattice(name))))
@@ -52,18 +48,17 @@ def _starts(rng: np.random.Generator, draws: int) -> Iterator[Start]:
         yield Start("tanh", int(rng.integers(6)), int(rng.integers(2**31)))
 
 
-@statement(
+@by_integration(
     "3.2",
     _starts,
     control(
         "{a₁ > 0} and its complement in place of the leaves: the flow crosses",
         lambda: Start("exp", 0, 4),
-        place=half_space,
+        place=lambda leaves, params: int(params[1].weight[0, 0] > 0),
     ),
-    method="integration",
     draws=6,
 )
-def set_algebra(case: Start, place: Callable[[LeafLattice, Params], int] = leaf_of) -> Check:
+def set_algebra(case: Start, place: Any = leaf_of) -> Check:
     """Complements, unions and intersections of structural invariant sets are structural invariant
     sets, or empty.
 
@@ -73,15 +68,13 @@ def set_algebra(case: Start, place: Callable[[LeafLattice, Params], int] = leaf_
     leaves, rng = lattice(case.name), np.random.default_rng(case.seed)
     start = leaves[case.leaf].sample(key=jax.random.key(case.seed))
     i, j = (place(leaves, params) for params in (start, trained(rng, leaves.net, start).end()))
-    sets = [
-        leaves.set(k for k in range(len(leaves)) if mask >> k & 1)
-        for mask in range(2 ** len(leaves))
-    ]
+    n = len(leaves)
+    sets = [leaves.set(k for k in range(n) if mask >> k & 1) for mask in range(2**n)]
     broken = sum((j in (~A).members) == (i in A.members) for A in sets)
     for A, B in itertools.combinations(sets, 2):
         broken += (j in (A | B).members) != (i in A.members or i in B.members)
         broken += (j in (A & B).members) != (i in A.members and i in B.members)
-    return equal(broken, 0, comparisons=len(sets) ** 2, activation=case.name, leaves=len(leaves))
+    return equal(broken, 0, comparisons=len(sets) ** 2, activation=case.name, leaves=n)
 
 
 FEATURES: dict[str, Callable[[np.ndarray], list[np.ndarray]]] = {
@@ -106,9 +99,8 @@ class Features:
         x = np.random.default_rng(0).standard_normal((24, 2))
         inputs = np.stack(FEATURES[self.family](x)[: len(self.theta)], axis=1)
         net = MLP((len(self.theta), 1), "identity", bias=False)
-        return lie_closure(
-            net, (Layer(np.array([self.theta])),), key=jax.random.key(0), inputs=inputs, exact=False
-        )
+        params = (Layer(np.array([self.theta])),)
+        return lie_closure(net, params, key=jax.random.key(0), inputs=inputs, exact=False)
 
 
 def _linear_models(rng: np.random.Generator, draws: int) -> Iterator[Features]:
@@ -121,11 +113,10 @@ def _linear_models(rng: np.random.Generator, draws: int) -> Iterator[Features]:
         yield Features(str(rng.choice(families)), tuple(rng.standard_normal(M).tolist()))
 
 
-@statement(
+@in_float64(
     "3.3",
     _linear_models,
     control("the features sin², cos², 1", lambda: Features("dependent", (0.0, 0.0, 0.0))),
-    method="float64",
     draws=6,
 )
 def linear(case: Features) -> Check:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import permutations, product
+from math import factorial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,11 +14,11 @@ from flint import fmpq, fmpq_mat
 from scipy.integrate import solve_ivp
 
 from neuromanifold.numerics.precision import arithmetic
-from neuromanifold_papers.check import Check, at_least, at_most, equal
-from neuromanifold_papers.statement import control, statement
+from neuromanifold_papers.check import EPS, Check, at_least, at_most, equal
+from neuromanifold_papers.statement import by_integration, control, in_float64, statement
 
 Array = jax.Array
-EPS = float(np.finfo(np.float64).eps)
+Map = Callable[[Array], Array]
 
 
 @dataclass(frozen=True)
@@ -36,11 +38,10 @@ class Sphere:
         return p / np.linalg.norm(p)
 
 
-@statement(
+@by_integration(
     "Lem 3.1",
     lambda rng, draws: [Sphere(n, seed) for n in (2, 3, 5) for seed in range(max(draws // 6, 2))],
     control("half of the normal part left in the field", lambda: Sphere(3, 0, 0.5)),
-    method="integration",
     draws=24,
 )
 def lem_3_1(case: Sphere) -> Check:
@@ -71,11 +72,9 @@ def thm_3_1_sign(x: Fraction) -> Check:
     return at_least(-(1 + x * x), 1)
 
 
-@statement(
-    "Thm 3.1 (sign, amended)",
-    lambda rng, draws: [Fraction(n, 2) for n in range(-4, 5)],
+@thm_3_1_sign.amend(
     control("∇L for −∇L", lambda: Fraction(3), sign=1),
-    amends="Thm 3.1 (sign)",
+    cases=lambda rng, draws: [Fraction(n, 2) for n in range(-4, 5)],
 )
 def thm_3_1_sign_amended(x: Fraction, sign: int = -1) -> Check:
     """−∇L is a field of the family: ∇F(·)(x)."""
@@ -139,11 +138,13 @@ def _propagated(case: Chosen) -> tuple[list[np.ndarray], list[np.ndarray], np.nd
     return activations, deltas, x
 
 
-@statement(
+@in_float64(
     "P 4.1 (proof)",
     _flips,
-    control("flips of the first layer at parameters of the second's", lambda: _mismatched()),
-    method="float64",
+    control(
+        "flips of the first layer at parameters of the second's",
+        lambda: _Mismatched((2, 2, 2, 1), ((), (0,), (1,), ()), "odd", 0),
+    ),
 )
 def p_4_1_proof(case: Chosen) -> Check:
     """δ^(l) by the printed recursion gives ∂F/∂W^(l) = δ^(l)a^(l−1)ᵀ; at fixed points of the flips
@@ -162,10 +163,8 @@ def p_4_1_proof(case: Chosen) -> Check:
 
         given = [(jnp.asarray(W), jnp.asarray(b)) for W, b in case.params()]
         slopes = jax.grad(network)(given)
-    wrong = [
-        float(np.abs(np.asarray(dW) - np.outer(delta, a)).max())
-        for (dW, _), delta, a in zip(slopes, deltas, activations, strict=False)
-    ]
+    triples = zip([np.asarray(dW) for dW, _ in slopes], deltas, activations, strict=False)
+    wrong = [float(np.abs(dW - np.outer(delta, a)).max()) for dW, delta, a in triples]
     for level, chosen in enumerate(case.flipped):
         if level:
             wrong += [abs(float(deltas[level - 1][i])) for i in chosen]
@@ -180,14 +179,10 @@ class _Mismatched(Chosen):
         return Chosen(self.widths, ((), (1,), (0,), ()), self.kind, self.seed).params()
 
 
-def _mismatched() -> Chosen:
-    return _Mismatched((2, 2, 2, 1), ((), (0,), (1,), ()), "odd", 0)
-
-
 @statement(
     "P 4.1 (I_L)",
     lambda rng, draws: [(1, 1), (1, -1)],
-    control("the flip of the output", lambda: (2, -1)),
+    control("the flip of the output", lambda: (2, -1), passes=lambda: (2, 1)),
     confirm=lambda case: equal(int(np.diag([case[1]])[0, 0] == -1), 0),
 )
 def p_4_1_output(case: tuple[int, int]) -> Check:
@@ -197,11 +192,9 @@ def p_4_1_output(case: tuple[int, int]) -> Check:
     return equal([case[1]].count(-1), 0, flip=case[1])
 
 
-@statement(
-    "P 4.1 (I_L, amended)",
-    lambda rng, draws: [case for case in _flips(rng, draws) if case.kind == "even"],
+@p_4_1_output.amend(
     control("σ(z) = z + z², σ'(0) = 1", lambda: Chosen((2, 2, 2, 1), ((), (), (), (0,)), "odd", 0)),
-    amends="P 4.1 (I_L)",
+    cases=lambda rng, draws: [case for case in _flips(rng, draws) if case.kind == "even"],
     method="float64",
 )
 def p_4_1_output_amended(case: Chosen) -> Check:
@@ -212,14 +205,8 @@ def p_4_1_output_amended(case: Chosen) -> Check:
 
 def _taylor_rank(weights: Sequence[int], terms: int = 24) -> int:
     """The rank of e^{wx} and xe^{wx}, w in `weights`, by their Taylor coefficients."""
-    rows = []
-    for w in weights:
-        factorial = [1]
-        for n in range(1, terms):
-            factorial.append(factorial[-1] * n)
-        rows.append([fmpq(w**n, factorial[n]) for n in range(terms)])
-        rows.append([fmpq(0)] + [fmpq(w ** (n - 1), factorial[n - 1]) for n in range(1, terms)])
-    return fmpq_mat(rows).rank()
+    series = [[fmpq(w**n, factorial(n)) for n in range(terms)] for w in weights]
+    return fmpq_mat(series + [[fmpq(0), *row[:-1]] for row in series]).rank()
 
 
 def _sampled_rank(weights: Sequence[int]) -> int:
@@ -231,7 +218,7 @@ def _sampled_rank(weights: Sequence[int]) -> int:
 @statement(
     "Lem 5.1 (e.g.)",
     lambda rng, draws: [(1, 1), (2, 2), (1, 2), (-1, 1)],
-    control("three equal weights", lambda: (1, 1, 1)),
+    control("three equal weights", lambda: (1, 1, 1), passes=lambda: (1, 2, 3)),
     confirm=lambda weights: equal(_sampled_rank(weights), 2 * len(weights)),
 )
 def lem_5_1_example(weights: tuple[int, ...]) -> Check:
@@ -241,15 +228,10 @@ def lem_5_1_example(weights: tuple[int, ...]) -> Check:
     return equal(_taylor_rank(weights), 2 * len(weights))
 
 
-@statement(
-    "Lem 5.1 (e.g., amended)",
-    lambda rng, draws: [(1, 2), (1, -2), (3, 5), (1, 2, -4), (2, 5, 7, 11)],
+lem_5_1_example_amended = lem_5_1_example.amend(
     control("equal weights", lambda: (3, 3)),
-    amends="Lem 5.1 (e.g.)",
-)
-def lem_5_1_example_amended(weights: tuple[int, ...]) -> Check:
-    """They are independent where w_i ≠ ±w_j."""
-    return equal(_taylor_rank(weights), 2 * len(weights))
+    cases=lambda rng, draws: [(1, 2), (1, -2), (3, 5), (1, 2, -4), (2, 5, 7, 11)],
+)("They are independent where w_i ≠ ±w_j.")
 
 
 def _alike(neurons: Sequence[tuple[int, ...]], same: bool) -> int:
@@ -264,26 +246,18 @@ def _alike(neurons: Sequence[tuple[int, ...]], same: bool) -> int:
     "Cor 5.2 (i = j)",
     lambda rng, draws: [((1, 2),), ((1, 2), (3, 1)), ((1, 1), (2, 0), (0, 3))],
     control("two equal neurons", lambda: ((1, 2), (1, 2))),
-    confirm=lambda neurons: equal(
-        int(sum(np.array_equal(a, b) for a in np.array(neurons) for b in np.array(neurons))), 0
-    ),
+    confirm=lambda neurons: equal(sum(a == b for a, b in product(neurons, repeat=2)), 0),
 )
-def cor_5_2_diagonal(neurons: tuple[tuple[int, ...], ...]) -> Check:
+def cor_5_2_diagonal(neurons: tuple[tuple[int, ...], ...], same: bool = True) -> Check:
     """Different nonzero neurons satisfy the hypothesis of (ii), (a_i, w_i) ≠ ±(a_j, w_j) for any i
     and j, as printed without i ≠ j.
     """
-    return equal(_alike(neurons, same=True), 0, neurons=len(neurons))
+    return equal(_alike(neurons, same=same), 0, neurons=len(neurons))
 
 
-@statement(
-    "Cor 5.2 (i = j, amended)",
-    lambda rng, draws: [((1, 2),), ((1, 2), (3, 1)), ((1, 1), (2, 0), (0, 3))],
-    control("two equal neurons", lambda: ((1, 2), (1, 2))),
-    amends="Cor 5.2 (i = j)",
+cor_5_2_diagonal_amended = cor_5_2_diagonal.amend(same=False)(
+    "Different nonzero neurons satisfy it for i ≠ j; that none is zero is to be added."
 )
-def cor_5_2_diagonal_amended(neurons: tuple[tuple[int, ...], ...]) -> Check:
-    """Different nonzero neurons satisfy it for i ≠ j; that none is zero is to be added."""
-    return equal(_alike(neurons, same=False), 0, neurons=len(neurons))
 
 
 def _local_flow(t: Fraction, x: Fraction) -> Fraction:
@@ -309,7 +283,6 @@ def _times(rng: np.random.Generator, draws: int) -> Iterator[Times]:
     "Rem A.1",
     _times,
     control("a flow with t²/3", lambda: (Fraction(1, 2), Fraction(1, 4), Fraction(1)), bend=3),
-    exhaustive="the complete field (y, −1) at t, s = −½, …, ½ and five points",
 )
 def rem_a_1(case: Times, bend: int = 2) -> Check:
     """A complete field's flow has Φ(0, p) = p, Φ(t + s, p) = Φ(t, Φ(s, p)), ∂Φ/∂t = X∘Φ, and e^{tX}
@@ -336,7 +309,6 @@ def rem_a_1(case: Times, bend: int = 2) -> Check:
     "Rem A.2",
     lambda rng, draws: [c for c in _times(rng, draws) if abs(c[2]) < 1],
     control("the flow of 2x²", lambda: (Fraction(1, 2), Fraction(1, 4), Fraction(1, 3)), rate=2),
-    exhaustive="the field x², which is not complete, at t, s = −½, …, ½ and x = −2/3, …, 2/3",
 )
 def rem_a_2(case: Times, rate: int = 1) -> Check:
     """A local flow has Φ(t + s, p) = Φ(t, Φ(s, p)) where both are defined, and ∂Φ/∂t = X∘Φ: the
@@ -362,11 +334,9 @@ def rem_a_2_domain(dimension: int) -> Check:
     return equal(dimension + 1, dimension)
 
 
-@statement(
-    "Rem A.2 (domain, amended)",
-    lambda rng, draws: [Fraction(n, 7) for n in range(-6, 7)],
+@rem_a_2_domain.amend(
     control("Φ(1/3, x)", lambda: Fraction(1, 2), time=Fraction(1, 3)),
-    amends="Rem A.2 (domain)",
+    cases=lambda rng, draws: [Fraction(n, 7) for n in range(-6, 7)],
 )
 def rem_a_2_domain_amended(x: Fraction, time: Fraction = Fraction(0)) -> Check:
     """Φ(0, p) = p for all p in M."""
@@ -395,12 +365,8 @@ def _arrows(rng: np.random.Generator, draws: int) -> Iterator[tuple[tuple[int, i
     yield ((0, 3, 2),)
     for _ in range(draws):
         count = int(rng.integers(1, 4))
-        low, size, by = (
-            rng.integers(0, 8, count),
-            rng.integers(1, 4, count),
-            rng.integers(1, 5, count),
-        )
-        yield tuple((int(a), int(a + b), int(c)) for a, b, c in zip(low, size, by, strict=True))
+        drawn = [rng.integers(*ends, count).tolist() for ends in ((0, 8), (1, 4), (1, 5))]
+        yield tuple((a, a + b, c) for a, b, c in zip(*drawn, strict=True))
 
 
 @statement(
@@ -425,7 +391,7 @@ class Fields:
 
     seed: int
 
-    def drawn(self) -> tuple[Callable[[Array], Array], ...]:
+    def drawn(self) -> tuple[Map, ...]:
         rng = np.random.default_rng(self.seed)
         A, B = jnp.asarray(rng.normal(size=(2, 3, 3)))
         c = jnp.asarray(rng.normal(size=3))
@@ -436,11 +402,10 @@ class Fields:
         )
 
 
-@statement(
+@in_float64(
     "Def A.12",
     lambda rng, draws: [Fields(seed) for seed in range(draws)],
     control("X(Yh) − Y(Xh)", lambda: Fields(0), sign=-1),
-    method="float64",
     draws=4,
 )
 def def_a_12(case: Fields, sign: int = 1) -> Check:
@@ -451,9 +416,7 @@ def def_a_12(case: Fields, sign: int = 1) -> Check:
         X, Y, h = case.drawn()
         p = jnp.asarray([0.3, -0.7, 0.5])
 
-        def along(
-            field: Callable[[Array], Array], g: Callable[[Array], Array]
-        ) -> Callable[..., Array]:
+        def along(field: Map, g: Map) -> Map:
             return lambda q: jax.jvp(g, (q,), (field(q),))[1]
 
         left = float(sign * (along(Y, along(X, h))(p) - along(X, along(Y, h))(p)))
@@ -474,47 +437,43 @@ class Neuronwise:
         return jnp.asarray(rng.normal(size=(self.width, 3))), jnp.asarray(rng.normal(size=(3, 2)))
 
 
-def _bracket(X: Callable[[Array], Array], Y: Callable[[Array], Array]) -> Callable[[Array], Array]:
+def _bracket(X: Map, Y: Map) -> Map:
     return lambda p: jax.jvp(X, (p,), (Y(p),))[1] - jax.jvp(Y, (p,), (X(p),))[1]
 
 
-@statement(
+@in_float64(
     "Cor 5.3 (neuronwise)",
     lambda rng, draws: [Neuronwise(2, 0), Neuronwise(3, 1)],
     control("the outputs tanh of the sum", lambda: Neuronwise(2, 0), outer=jnp.tanh),
-    method="float64",
 )
-def cor_5_3_neuronwise(
-    case: Neuronwise, outer: Callable[[Array], Array] = lambda total: total
-) -> Check:
-    """Nested brackets of the fields of a wide network are those of one neuron, neuron by neuron."""
+def cor_5_3_neuronwise(case: Neuronwise, outer: Map = lambda total: total) -> Check:
+    """Nested brackets of the fields of a wide network are those of one neuron, neuron by neuron.
+
+    And [X, X] = 0.
+    """
     with arithmetic():
         theta, inputs = case.drawn()
 
-        def field(
-            x: Array, shape: tuple[int, ...], last: Callable[[Array], Array]
-        ) -> Callable[[Array], Array]:
+        def field(x: Array, shape: tuple[int, ...], last: Map) -> Map:
             def model(p: Array) -> Array:
                 rows = p.reshape(shape)
                 return last(jnp.sum(rows[:, 0] * jnp.tanh(rows[:, 1:] @ x)))
 
             return jax.grad(model)
 
-        def nested(
-            shape: tuple[int, ...], last: Callable[[Array], Array]
-        ) -> Callable[[Array], Array]:
+        def nested(shape: tuple[int, ...], last: Map) -> Map:
             X, Y, Z = (field(x, shape, last) for x in inputs)
             return _bracket(X, _bracket(Y, Z))
 
         whole = nested(theta.shape, outer)(theta.ravel()).reshape(theta.shape)
         single = jnp.stack([nested((1, 3), lambda total: total)(row) for row in theta])
         size = float(jnp.abs(single).max())
-        return at_most(
-            float(jnp.abs(whole - single).max()), 0.0, 1e-11 * (1 + size), width=case.width
-        )
+        X = field(inputs[0], theta.shape, outer)
+        apart = jnp.abs(whole - single).max() + jnp.abs(_bracket(X, X)(theta.ravel())).max()
+        return at_most(float(apart), 0.0, 1e-11 * (1 + size), width=case.width)
 
 
-Signed = tuple[tuple[int, ...], tuple[int, ...]]
+Signed = tuple[Any, tuple[int, ...]]
 
 
 def _matrix(element: Signed) -> np.ndarray:
@@ -525,16 +484,14 @@ def _matrix(element: Signed) -> np.ndarray:
 def _product(first: Signed, second: Signed, conjugated: bool = True) -> Signed:
     """(Λ₁P₁Λ₂P₁ᵀ, P₁P₂).   [invariant, Def. 4.2]"""
     (a, p), (b, q) = first, second
-    P, Q = (np.eye(len(p), dtype=int)[list(order)] for order in (p, q))
-    middle = P @ np.diag(b) @ P.T if conjugated else np.diag(b)
-    signs = np.diag(np.diag(a) @ middle)
-    return tuple(int(v) for v in signs), tuple(int(v) for v in (P @ Q).argmax(axis=1))
+    P, Q = (_matrix((np.ones(len(p)), order)).astype(int) for order in (p, q))
+    signs = a * (P @ b if conjugated else np.array(b))
+    return tuple(signs.tolist()), tuple((P @ Q).argmax(axis=1).tolist())
 
 
 def _pairs(rng: np.random.Generator, draws: int) -> Iterator[tuple[Signed, Signed]]:
     elements = list(product(product((1, -1), repeat=2), permutations(range(2))))
-    for first in elements:
-        yield from ((first, second) for second in elements)
+    yield from product(elements, elements)
     larger = list(product(product((1, -1), repeat=3), permutations(range(3))))
     for _ in range(draws):
         i, j = rng.integers(len(larger), size=2)
@@ -567,28 +524,20 @@ class Moved:
     swapped: bool
 
 
-def _maps(rng: np.random.Generator, draws: int) -> Iterator[Moved]:
-    for a, w in product((-1, 0, 2), (1, 3)):
-        yield Moved(((a, w), (a, w)), -1, True)
-        yield Moved(((0, 0), (a, w)), 0, False)
-
-
 @statement(
     "Def 4.1",
-    _maps,
+    [
+        case
+        for n in product((-1, 0, 2), (1, 3))
+        for case in (Moved((n, n), -1, True), Moved(((0, 0), n), 0, False))
+    ],
     control("a flip of a neuron that is not zero", lambda: Moved(((1, 2), (1, 1)), 0, False)),
 )
 def def_4_1(case: Moved) -> Check:
     """Global invariant maps (swapping neurons) and maps that are not global (flipping one, σ not odd)
     have D(F∘g) = DF at their fixed points, D(F∘g) = DgᵀDF.
     """
-    gradient = [(w + w * w, a * (1 + 2 * w)) for a, w in case.neurons]
-    moved = (
-        gradient[::-1]
-        if case.swapped
-        else [(-u, -v) if i == case.flipped else (u, v) for i, (u, v) in enumerate(gradient)]
-    )
-    wrong = sum(
-        x != y for a, b in zip(gradient, moved, strict=True) for x, y in zip(a, b, strict=True)
-    )
-    return equal(wrong, 0, swapped=case.swapped)
+    gradient = np.array([(w + w * w, a * (1 + 2 * w)) for a, w in case.neurons])
+    signs = np.where(np.arange(len(gradient)) == case.flipped, -1, 1)
+    moved = gradient[::-1] if case.swapped else signs[:, None] * gradient
+    return equal(int((gradient != moved).sum()), 0, swapped=case.swapped)

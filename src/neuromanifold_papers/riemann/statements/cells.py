@@ -10,10 +10,11 @@ from neuromanifold.functionspace.smoothness import stride_one_runs
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold_papers.check import Check, at_least, equal
 from neuromanifold_papers.recorded import Claims, StudyCases
+from neuromanifold_papers.riemann.statements.exact import by_training
 from neuromanifold_papers.riemann.statements.table import SAME, drawn_delta, larger_in_run, spread
 from neuromanifold_papers.riemann.statements.theorem13 import equal_norms
 from neuromanifold_papers.riemann.table import CONVOLUTIONS
-from neuromanifold_papers.statement import NO_PROOF, control, statement
+from neuromanifold_papers.statement import control
 
 Label = tuple[str, str, str, str]
 """Architecture and dimension, strides, shapes, invariants."""
@@ -86,37 +87,28 @@ _STUDY = StudyCases("riemann", cells)
 _UNBALANCED = ("convolution, D = 2", "all 1", "equal", "δ ≠ 0"), "yes", 0.95
 
 
-@statement(
+@by_training(
     "Table 1 (all cells)",
     _STUDY,
     control("a kernel distance of 0.95 where the table says yes", lambda: _UNBALANCED),
-    method="training",
     confirm=_redrawn,
 )
-def study(case: Any) -> Check:
+def study(case: Any, answer: Any = lambda label, printed: printed) -> Check:
     """The study's 40 families of networks: the largest kernel distance over a fibre is 0 or not
     as the table says.
     """
-    return _against(case, case[1])
+    return _against(case, answer(case[0], case[1]))
 
 
-@statement(
-    "Table 1 (all cells), amended",
-    _STUDY,
+table_1_all_cells_amended = study.amend(
     control(
         "the printed answer in place of the rule",
         lambda: _UNBALANCED,
         answer=lambda label, printed: printed,
     ),
-    amends="Table 1 (all cells)",
-    method="training",
-    proof=f"{NO_PROOF} of the rule as a whole. Where it says yes or no for one of the families above, "
-    "the proof is with that statement: Thm 13 (kernel), Table 1 (D = 1, stride 1, δ = 0), Table 1 "
-    "(dense, unbalanced); Δ = c·I and networks on lines are measured",
+    answer=ruled,
+)(
+    "One rule for all 40: filters with two sizes above 1 only change places, and the NTK is independent "
+    "when layers of one space have equal norms; on lines it is so without layers joined by stride one, "
+    "or with sizes 2 alone and δ = 0; dense, for Δ = 0 or c·I or hidden width 1."
 )
-def table_1_all_cells_amended(case: Any, answer: Any = ruled) -> Check:
-    """One rule for all 40: filters with two sizes above 1 only change places, and the NTK is independent
-    when layers of one space have equal norms; on lines it is so without layers joined by stride one,
-    or with sizes 2 alone and δ = 0; dense, for Δ = 0 or c·I or hidden width 1.
-    """
-    return _against(case, answer(case[0], case[1]))

@@ -2,9 +2,11 @@
 networks.
 """
 
+import operator
 from collections.abc import Callable, Iterator
 from functools import reduce
 from itertools import product
+from math import prod
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,17 +16,9 @@ from neuromanifold import functionspace as fs
 from neuromanifold.functionspace.search import join, split
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold_papers.check import Check, equal
-from neuromanifold_papers.riemann.statements.exact import (
-    EPS,
-    differing,
-    gaussian_filters,
-    hypotheses,
-    line_nets,
-    show_filters,
-    symbols,
-    tensor_nets,
-)
-from neuromanifold_papers.statement import control, statement
+from neuromanifold_papers.riemann.statements import exact
+from neuromanifold_papers.riemann.statements.exact import EPS
+from neuromanifold_papers.statement import control
 
 RUNNING = LinearConvNet((3, 2), (2, 1))
 _RTOL = 1e-12
@@ -36,10 +30,10 @@ def small_nets() -> list[LinearConvNet]:
     one (D > 1).
     """
     return [
-        *line_nets((2, 3, 4), (1, 2, 3), (2,)),
-        *line_nets((2, 3), (1, 2), (3,)),
-        *line_nets((2,), (1, 2), (4,)),
-        *tensor_nets([(2, 2), (1, 2), (3, 1)], [(1, 1), (2, 1)]),
+        *exact.all_nets((2, 3, 4), (1, 2, 3), (2,)),
+        *exact.all_nets((2, 3), (1, 2), (3,)),
+        *exact.all_nets((2,), (1, 2), (4,)),
+        *exact.all_nets([(2, 2), (1, 2), (3, 1)], [(1, 1), (2, 1)]),
         LinearConvNet(((2, 2, 1), (1, 2, 2)), ((2, 1, 1), (1, 1, 1))),
     ]
 
@@ -56,31 +50,24 @@ def velocity(
 
 def rate(net: LinearConvNet, params: Any, moved: Any) -> np.ndarray:
     """2·dδ(θ̇) = δ(θ + θ̇) − δ(θ − θ̇), exact because δ is quadratic."""
-    forward, back = (
-        tuple(w + sign * d for w, d in zip(params, moved, strict=True)) for sign in (1, -1)
-    )
+    forward, back = (tuple(map(add, params, moved)) for add in (operator.add, operator.sub))
     return fs.norm_differences(net, forward) - fs.norm_differences(net, back)
 
 
-@statement(
+@exact.statement(
     "Eq 1",
     lambda rng, draws: small_nets(),
     control("a flow in which the first layer moves twice as fast", lambda: RUNNING, speeds=(2, 1)),
 )
 def eq_1(net: LinearConvNet, speeds: Any = None) -> Check:
     """δ_l = ‖w_{l+1}‖² − ‖w_l‖² does not change along gradient flow, whatever the loss."""
-    *params, gradient = symbols([*net.filter_shapes, (int(np.prod(net.end_to_end_shape)),)])
+    *params, gradient = exact.symbols([*net.filter_shapes, (int(np.prod(net.end_to_end_shape)),)])
     rates = rate(net, params, velocity(net, params, gradient, speeds))
-    return equal(differing(rates, np.zeros(len(rates), int)), 0, hypotheses=hypotheses(net))
-
-
-def _flow_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
-    for index in range(draws):
-        net = (RUNNING, *_FLOWS)[index % 5]
-        yield net, gaussian_filters(net, rng), data_loss(net, rng)
+    return equal(exact.differing(rates, np.zeros(len(rates), int)), 0)
 
 
 _FLOWS = (
+    RUNNING,
     LinearConvNet((2, 2), (1, 1)),
     LinearConvNet((2, 3, 2), (2, 1, 1)),
     LinearConvNet(((2, 2), (2, 1)), ((1, 2), (1, 1))),
@@ -93,6 +80,9 @@ def data_loss(net: LinearConvNet, rng: np.random.Generator) -> fs.FilterLoss:
     n = int(np.prod(net.end_to_end_shape))
     x = rng.normal(size=(n, *net.signal_shape((1,) * net.dimension))) / np.sqrt(n)
     return fs.filter_loss(net, x, rng.normal(size=(n, *(1,) * net.dimension)) / np.sqrt(n))
+
+
+_flow_cases = exact.gaussian_cases(_FLOWS, data_loss)
 
 
 def _integrated(field: Callable[..., Any], start: np.ndarray) -> tuple[np.ndarray, int]:
@@ -118,7 +108,7 @@ def warped_flow(net: LinearConvNet, params: Any, *, loss: fs.FilterLoss, **optio
     return SimpleNamespace(drift=float(drift), evaluations=evaluations)
 
 
-@statement(
+@exact.by_integration(
     "Eq 1 (flow)",
     _flow_cases,
     control(
@@ -126,16 +116,14 @@ def warped_flow(net: LinearConvNet, params: Any, *, loss: fs.FilterLoss, **optio
         lambda: next(_flow_cases(np.random.default_rng(1), 1)),
         follow=warped_flow,
     ),
-    method="integration",
     draws=10,
-    show=lambda case: show_filters(case[:2]),
 )
 def eq_1_flow(case: Any, follow: Callable[..., Any] = fs.parameter_flow) -> Check:
     """δ_l stays constant along integrated gradient flows of the squared error."""
     net, params, loss = case
     flow = follow(net, params, loss=loss, t1=_TIME, times=6, rtol=_RTOL)
     rounding = flow.evaluations * _RTOL * sum(float(np.sum(w * w)) for w in params)
-    return equal(flow.drift, 0.0, rounding, hypotheses=hypotheses(net, flows="Gaussian start"))
+    return equal(flow.drift, 0.0, rounding, flows="Gaussian start")
 
 
 def dense_velocity(matrices: Any, gradient: np.ndarray, speeds: Any = None) -> list[np.ndarray]:
@@ -159,7 +147,7 @@ def _widths(rng: Any = None, draws: int = 0) -> list[tuple[int, ...]]:
     )
 
 
-@statement(
+@exact.statement(
     "Eq 5",
     _widths,
     control(
@@ -170,13 +158,11 @@ def eq_5(widths: tuple[int, ...], speeds: Any = None) -> Check:
     """Δ_l = W_{l+1}ᵀW_{l+1} − W_lW_lᵀ does not change along gradient flow of dense linear
     networks, whatever the loss.
     """
-    *params, gradient = symbols([*shapes_of(widths), (widths[-1], widths[0])])
+    *params, gradient = exact.symbols([*shapes_of(widths), (widths[-1], widths[0])])
     moved = dense_velocity(params, gradient, speeds)
-    forward, back = ([W + sign * d for W, d in zip(params, moved, strict=True)] for sign in (1, -1))
-    changed = sum(
-        differing(a - b, np.zeros(a.shape, int))
-        for a, b in zip(fs.gram_differences(forward), fs.gram_differences(back), strict=True)
-    )
+    forward, back = ([*map(add, params, moved)] for add in (operator.add, operator.sub))
+    pairs = map(operator.sub, fs.gram_differences(forward), fs.gram_differences(back))
+    changed = sum(exact.differing(rate, np.zeros(rate.shape, int)) for rate in pairs)
     return equal(changed, 0, widths=str(widths), H=len(widths) - 1)
 
 
@@ -184,10 +170,8 @@ def _dense_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     for index in range(draws):
         widths = ((2, 3, 2), (3, 2, 1, 2), (1, 1, 1), (3, 3, 3))[index % 4]
         params = tuple(rng.normal(size=shape) for shape in shapes_of(widths))
-        yield (
-            params,
-            fs.FilterLoss(np.eye(widths[0] * widths[-1]), rng.normal(size=(widths[-1], widths[0]))),
-        )
+        size = widths[-1], widths[0]
+        yield params, fs.FilterLoss(np.eye(prod(size)), rng.normal(size=size))
 
 
 def warped_dense_flow(params: Any, *, loss: fs.FilterLoss, **options: Any) -> Any:
@@ -207,7 +191,7 @@ def warped_dense_flow(params: Any, *, loss: fs.FilterLoss, **options: Any) -> An
 _TWO_BY_TWO = (np.array([[1.0, 2.0], [0.5, -1.0]]), np.array([[0.3, 1.0], [1.0, 0.2]]))
 
 
-@statement(
+@exact.by_integration(
     "Eq 5 (flow)",
     _dense_cases,
     control(
@@ -215,9 +199,7 @@ _TWO_BY_TWO = (np.array([[1.0, 2.0], [0.5, -1.0]]), np.array([[0.3, 1.0], [1.0, 
         lambda: (_TWO_BY_TWO, fs.FilterLoss(np.eye(4), np.eye(2))),
         follow=warped_dense_flow,
     ),
-    method="integration",
     draws=8,
-    show=lambda case: repr([W.tolist() for W in case[0]]),
 )
 def eq_5_flow(case: Any, follow: Callable[..., Any] = fs.dense_parameter_flow) -> Check:
     """Δ_l stays constant along integrated gradient flows of dense linear networks."""
@@ -228,52 +210,42 @@ def eq_5_flow(case: Any, follow: Callable[..., Any] = fs.dense_parameter_flow) -
     return equal(flow.drift, 0.0, rounding, widths=str([W.shape for W in params]))
 
 
-def printed_kernel(matrices: Any) -> np.ndarray:
-    """JJᵀ on matrices flattened row by row, J from its definition: column (l, i, j) is the
-    product with W_l replaced by E_ij.
+def product_jacobian(matrices: Any) -> np.ndarray:
+    """dμ on matrices flattened row by row, by its definition: column (l, i, j) is the product with
+    W_l replaced by E_ij.
     """
-    columns = []
-    for l, W in enumerate(matrices):
-        for index in np.ndindex(W.shape):
-            unit = np.zeros(W.shape, int).astype(object)
-            unit[index] = 1
-            columns.append(
-                fs.end_to_end_matrix(
-                    [unit if m == l else V for m, V in enumerate(matrices)]
-                ).ravel()
-            )
-    J = np.stack(columns, axis=1)
+    moved = [(l, unit) for l, W in enumerate(matrices) for unit in exact.units(W)]
+    columns = [fs.end_to_end_matrix([*matrices[:l], E, *matrices[l + 1 :]]) for l, E in moved]
+    return np.stack([column.ravel() for column in columns], axis=1)
+
+
+def printed_kernel(matrices: Any) -> np.ndarray:
+    """JJᵀ."""
+    J = product_jacobian(matrices)
     return J @ J.T
 
 
-_TWICE = control("the kernel taken twice", lambda: (1, 1, 1), factor=2)
-
-
-def _fits(widths: tuple[int, ...], shape: tuple[int, int]) -> Check:
-    """Whether Z of that shape can stand between the d_H × d_H and the d_0 × d_0 matrices of the sum."""
-    return equal(int(shape == (widths[-1], widths[0])), 1)
-
-
-@statement(
+@exact.statement(
     "Eq 7",
     _widths,
-    _TWICE,
-    confirm=lambda widths: _fits(widths, (widths[-1], widths[-1])),
+    control("the kernel taken twice", lambda: (1, 1, 1), factor=2),
+    # Whether Z of shape d_H × d_H can stand between the d_H × d_H and the d_0 × d_0 matrices.
+    confirm=lambda widths: equal(int(widths[-1] == widths[0]), 1),
 )
 def eq_7(widths: tuple[int, ...], factor: int = 1) -> Check:
     """The NTK of a dense linear network acts by Σ_l (W_H⋯W_{l+1})(⋯)ᵀ Z (W_{l−1}⋯W_1)ᵀ(⋯) on Z of shape
     d_H × d_H, as printed: JJᵀ is as large.
     """
-    kernel = printed_kernel(symbols(shapes_of(widths)))
+    kernel = printed_kernel(exact.symbols(shapes_of(widths)))
     size = widths[-1] ** 2 * factor
     return equal(len(kernel), size, widths=str(widths), H=len(widths) - 1)
 
 
-@statement("Eq 7 (amended)", _widths, _TWICE, amends="Eq 7")
+@eq_7.amend()
 def eq_7_amended(widths: tuple[int, ...], factor: int = 1) -> Check:
     """It acts so on Z of shape d_H × d_0."""
-    params = symbols(shapes_of(widths))
-    wrong = differing(factor * fs.dense_kernel(params).matrix, printed_kernel(params))
+    params = exact.symbols(shapes_of(widths))
+    wrong = exact.differing(factor * fs.dense_kernel(params).matrix, printed_kernel(params))
     return equal(wrong, 0, widths=str(widths), H=len(widths) - 1)
 
 
@@ -290,18 +262,18 @@ def balanced(
     return tuple((frames[l + 1] * root) @ frames[l].T for l in range(depth))
 
 
-def _balanced_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
-    every = [
-        *product((1, 2, 3), repeat=2),
-        *product((1, 2, 3), repeat=3),
-        *product((1, 2, 3), repeat=4),
-    ]
-    for widths in sorted(every, key=lambda w: (len(w), sum(w), w)):
-        for rank in range(1, min(widths) + 1):
-            yield balanced(widths, rank, rng), widths, rank
-    for _ in range(draws):
-        widths = tuple(rng.integers(1, 6, rng.integers(3, 6)).tolist())
-        yield balanced(widths, min(widths), rng), widths, min(widths)
+def balanced_cases(every: list[tuple[int, ...]]) -> Any:
+    """Balanced weights of these widths and of every rank, then of random ones."""
+
+    def cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
+        for widths in sorted(every, key=lambda w: (len(w), sum(w), w)):
+            for rank in range(1, min(widths) + 1):
+                yield balanced(widths, rank, rng), widths, rank
+        for _ in range(draws):
+            widths = tuple(rng.integers(1, 6, rng.integers(3, 6)).tolist())
+            yield balanced(widths, min(widths), rng), widths, min(widths)
+
+    return cases
 
 
 def _unbalanced() -> tuple[np.ndarray, ...]:
@@ -309,12 +281,10 @@ def _unbalanced() -> tuple[np.ndarray, ...]:
     return 2 * first, second / 2
 
 
-@statement(
+@exact.in_float64(
     "Eq 6",
-    _balanced_cases,
+    balanced_cases([w for n in (2, 3, 4) for w in product((1, 2, 3), repeat=n)]),
     control("the first layer doubled, the second halved", lambda: (_unbalanced(), (2, 2, 2), 2)),
-    method="float64",
-    show=lambda case: repr([W.tolist() for W in case[0]]),
 )
 def eq_6(case: Any) -> Check:
     """At balanced weights the NTK is A_W, a function of the product W alone."""
@@ -329,33 +299,26 @@ def eq_6(case: Any) -> Check:
 def _balanced_flows(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     for index in range(draws):
         d, depth = ((2, 2), (2, 3), (3, 2))[index % 3]
-        yield (
-            balanced((d,) * (depth + 1), d, rng),
-            fs.FilterLoss(np.eye(d * d), rng.normal(size=(d, d))),
-        )
+        params = balanced((d,) * (depth + 1), d, rng)
+        yield params, fs.FilterLoss(np.eye(d * d), rng.normal(size=(d, d)))
 
 
-@statement(
+@exact.by_integration(
     "Eq 6 (flow)",
     _balanced_flows,
     control(
         "the first layer doubled, the second halved",
         lambda: (_unbalanced(), fs.FilterLoss(np.eye(4), np.eye(2))),
     ),
-    method="integration",
     draws=3,
-    show=lambda case: repr([W.tolist() for W in case[0]]),
 )
 def eq_6_flow(case: Any) -> Check:
     """From balanced weights the product follows Ẇ = −A_W(∇ℓ(W))."""
     params, loss = case
-    down = fs.dense_parameter_flow(params, loss=loss, t1=_TIME, times=6, rtol=_RTOL)
-    up = fs.balanced_flow(
-        fs.end_to_end_matrix(params), len(params), loss=loss, t1=_TIME, times=6, rtol=_RTOL
-    )
+    W = fs.end_to_end_matrix(params)
+    options: dict[str, Any] = {"t1": _TIME, "times": 6, "rtol": _RTOL}
+    down = fs.dense_parameter_flow(params, loss=loss, **options)
+    up = fs.balanced_flow(W, len(params), loss=loss, **options)
     distance = float(np.linalg.norm(down.W - up.W, axis=(1, 2)).max())
     rounding = 1e4 * _RTOL * float(np.linalg.norm(down.W[0]))
     return equal(distance, 0.0, rounding, d=params[0].shape[0], H=len(params))
-
-
-GROUP = (eq_1, eq_1_flow, eq_5, eq_5_flow, eq_6, eq_6_flow, eq_7)

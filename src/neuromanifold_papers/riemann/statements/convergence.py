@@ -14,23 +14,16 @@ from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold_papers.check import Check, at_least, equal, inside
 from neuromanifold_papers.recorded import Claims, StudyCases, read_claims
 from neuromanifold_papers.riemann import flows
+from neuromanifold_papers.riemann.statements import exact
 from neuromanifold_papers.riemann.statements.algebra import composed_matrix
 from neuromanifold_papers.riemann.statements.conserved import RUNNING
-from neuromanifold_papers.riemann.statements.exact import (
-    EPS,
-    gaussian_filters,
-    hypotheses,
-    integer_filters,
-    line_nets,
-    rank,
-    show_filters,
-)
-from neuromanifold_papers.statement import control, statement
+from neuromanifold_papers.riemann.statements.running import printed_normal
+from neuromanifold_papers.statement import control
 
 
 def data_nets() -> list[LinearConvNet]:
     """Sizes 2–4 (H ≤ 2), 2–3 (H = 3), inner strides 1–3."""
-    return [*line_nets((2, 3, 4), (1, 2, 3), (1, 2)), *line_nets((2, 3), (1, 2), (3,))]
+    return [*exact.all_nets((2, 3, 4), (1, 2, 3), (1, 2)), *exact.all_nets((2, 3), (1, 2), (3,))]
 
 
 def integer_data(
@@ -38,17 +31,14 @@ def integer_data(
 ) -> tuple[Any, Any]:
     """Integer signals and targets, of a range that makes coincidences improbable."""
     (signal,) = net.signal_shape(output)
-    return rng.integers(-9999, 10000, (samples, signal)), rng.integers(
-        -9999, 10000, (samples, output)
-    )
+    x, y = (rng.integers(-9999, 10000, (samples, size)) for size in (signal, output))
+    return x, y
 
 
 def patches(net: LinearConvNet, x: np.ndarray, output: int) -> np.ndarray:
     """The windows of the signals that the end-to-end filter meets, one row each."""
     (k,), (s,) = net.end_to_end_shape, net.end_to_end_stride
-    return np.array([signal[i * s : i * s + k] for signal in x for i in range(output)]).astype(
-        object
-    )
+    return np.array([signal[i * s : i * s + k] for signal in x for i in range(output)], object)
 
 
 def _data_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -56,17 +46,15 @@ def _data_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
         k = net.end_to_end_shape[0]
         for samples, output in ((k, 1), (k, 3), (k + 4, 2)):
             x, y = integer_data(net, rng, samples, output)
-            yield net, integer_filters(net, rng), x, y
+            yield net, exact.integer_filters(net, rng), x, y
 
 
-@statement(
+@exact.in_float64(
     "ℓ_{A,u}",
     _data_cases,
     control(
         "half of the loss added", lambda: next(_data_cases(np.random.default_rng(0), 0)), shift=0.5
     ),
-    method="float64",
-    show=lambda case: show_filters(case[:2]),
 )
 def quadratic(case: Any, shift: float = 0.0) -> Check:
     """N ≥ k: the squared error of the network is (v − u)ᵀA(v − u) plus a constant of the data, v
@@ -79,54 +67,46 @@ def quadratic(case: Any, shift: float = 0.0) -> Check:
     loss = fs.filter_loss(net, x, y)
     v = np.asarray(net.end_to_end(params), float)
     spectrum = np.linalg.eigvalsh(loss.A)
-    return equal(
-        (loss(v) + shift * direct) / direct,
-        1.0,
-        64 * EPS * float(spectrum[-1] / spectrum[0]),
-        hypotheses=hypotheses(
-            net, samples="k" if len(x) == net.end_to_end_shape[0] else "k + 4", outputs=output
-        ),
-    )
+    rounding = 64 * exact.EPS * float(spectrum[-1] / spectrum[0])
+    samples = "k" if len(x) == net.end_to_end_shape[0] else "k + 4"
+    ratio = (loss(v) + shift * direct) / direct
+    return equal(ratio, 1.0, rounding, samples=samples, outputs=output)
 
 
-@statement(
+@exact.statement(
     "ℓ_{A,u} (definite)",
     _data_cases,
     control(
         "N = k − 1 samples with one output",
         lambda: (RUNNING, None, *integer_data(RUNNING, np.random.default_rng(0), 4, 1)),
     ),
-    show=lambda case: show_filters(case[:2]),
 )
 def definite(case: Any) -> Check:
     """N ≥ k: for almost all inputs A is positive definite."""
     net, _, x, y = case
-    return equal(
-        rank(patches(net, x, y.shape[1])),
-        net.end_to_end_shape[0],
-        hypotheses=hypotheses(net, N=len(x)),
-    )
+    return equal(exact.rank(patches(net, x, y.shape[1])), net.end_to_end_shape[0], N=len(x))
 
 
 def _theta_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     for net in data_nets():
         for size in (1, 1, 9):
             x, y = integer_data(net, rng, net.end_to_end_shape[0], 1)
-            yield net, integer_filters(net, rng, size), x, y
+            yield net, exact.integer_filters(net, rng, size), x, y
     x, y = integer_data(RUNNING, rng, 5, 1)
     yield RUNNING, (np.array([1, 0, 1], object), np.array([1, 1], object)), x, y
 
 
-def _zero_filters() -> Any:
-    x, y = integer_data(RUNNING, np.random.default_rng(0), 5, 1)
-    return RUNNING, (np.zeros(3, object), np.zeros(2, object)), x, y
-
-
-@statement(
+@exact.statement(
     "Lem 18",
     _theta_cases,
-    control("both filters zero", _zero_filters),
-    show=lambda case: show_filters(case[:2]),
+    control(
+        "both filters zero",
+        lambda: (
+            RUNNING,
+            (np.zeros(3, object), np.zeros(2, object)),
+            *integer_data(RUNNING, np.random.default_rng(0), 5, 1),
+        ),
+    ),
 )
 def lem_18(case: Any) -> Check:
     """Nonzero filters, N ≥ k: for almost all data Au is not orthogonal to the image of d_θμ.
@@ -135,9 +115,7 @@ def lem_18(case: Any) -> Check:
     """
     net, params, x, y = case
     w = patches(net, x, y.shape[1]).T @ y.astype(object).ravel()
-    return equal(
-        int((fs.filter_jacobian(net, params).T @ w).any()), 1, hypotheses=hypotheses(net, N=len(x))
-    )
+    return equal(int((fs.filter_jacobian(net, params).T @ w).any()), 1, N=len(x))
 
 
 def pairing_matrix(net: LinearConvNet, w: np.ndarray) -> np.ndarray:
@@ -150,67 +128,31 @@ def pairing_matrix(net: LinearConvNet, w: np.ndarray) -> np.ndarray:
 
 
 def _uniform_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
-    for net in line_nets((2, 3, 4, 5), (1, 2, 3), (2,)):
+    for net in exact.all_nets((2, 3, 4, 5), (1, 2, 3), (2,)):
         x, y = integer_data(net, rng, net.end_to_end_shape[0], 1)
         yield net, patches(net, x, 1).T @ y.astype(object).ravel()
 
 
-def normal(v: np.ndarray) -> np.ndarray:
-    """The gradient of v_0v_3² + v_1²v_4 − v_1v_2v_3, normal to the running example's M."""
-    return np.array(
-        [
-            v[3] ** 2,
-            2 * v[1] * v[4] - v[2] * v[3],
-            -v[1] * v[3],
-            2 * v[0] * v[3] - v[1] * v[2],
-            v[1] ** 2,
-        ],
-        object,
-    )
-
-
-@statement(
+@exact.statement(
     "Lem 18 (all θ)",
     _uniform_cases,
     control(
         "a normal vector of M in place of Au",
         lambda: (
             RUNNING,
-            normal(RUNNING.end_to_end((np.array([1, 2, 3]), np.array([1, 10])))),
+            printed_normal(RUNNING.end_to_end((np.array([1, 2, 3]), np.array([1, 10])))),
         ),
     ),
-    show=lambda case: f"nm.{case[0]!r}, np.array({case[1].tolist()})",
 )
 def lem_18_uniform(case: Any) -> Check:
     """As the proof of P 8 uses it: for almost all data Au is orthogonal to the image of d_θμ for
     no θ with nonzero filters.
     """
     net, w = case
-    return equal(
-        rank(pairing_matrix(net, w)),
-        min(k for (k,) in net.filter_shapes),
-        hypotheses=hypotheses(net),
-    )
-
-
-def _limit_cases(nets: Any) -> Any:
-    def cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
-        for index in range(draws):
-            net = nets[index % len(nets)]
-            yield net, gaussian_filters(net, rng), flows.data_loss(net, rng)
-
-    return cases
+    return equal(exact.rank(pairing_matrix(net, w)), min(exact.sizes_of(net)))
 
 
 Limits = Callable[[LinearConvNet, Any, fs.FilterLoss], flows.Limit]
-
-
-def _critical(
-    limit: flows.Limit, start: float = 1.0, covered: dict[str, Any] | None = None
-) -> Check:
-    """Not a number where the limit is not a smooth point of M."""
-    gradient = limit.gradient if limit.smooth else float("nan")
-    return equal(gradient, 0.0, _SETTLED * max(start, 1.0), hypotheses=covered or {})
 
 
 # The flow is stopped when the gradient has fallen by ten orders from its start; J may have shrunk
@@ -233,31 +175,28 @@ def _zero_targets() -> flows.Limit:
 
 _ZERO_TARGETS = control(
     "all targets zero: the flow ends at the zero filter",
-    lambda: next(_limit_cases([RUNNING])(np.random.default_rng(0), 1)),
+    lambda: next(exact.gaussian_cases([RUNNING], flows.data_loss)(np.random.default_rng(0), 1)),
     limit=lambda net, params, loss: _zero_targets(),
 )
 
 
-@statement(
-    "Thm 7",
-    _limit_cases(_STRIDED),
-    _ZERO_TARGETS,
-    method="integration",
-    draws=4,
-    show=lambda case: show_filters(case[:2]),
+@exact.by_integration(
+    "Thm 7", exact.gaussian_cases(_STRIDED, flows.data_loss), _ZERO_TARGETS, draws=4
 )
 def thm_7(case: Any, limit: Limits = flows.flow_limit) -> Check:
     """D = 1, inner strides above one, N ≥ k, generic data and start: the flow ends at a smooth
     point of M that is critical for the loss on M.
 
     ‖∇L‖ at the limit relative to ‖J‖‖∇ℓ(0)‖: where J has rank dim M it vanishes exactly where
-    v is critical on M.
+    v is critical on M. Not a number where the limit is not a smooth point of M.
     """
     net, params, loss = case
     J, slope = fs.filter_jacobian(net, params), loss.gradient(net.end_to_end(params)).ravel()
     at_zero = loss.gradient(np.zeros(net.end_to_end_shape))
     start = float(np.linalg.norm(J.T @ slope) / (np.linalg.norm(J) * np.linalg.norm(at_zero)))
-    return _critical(limit(net, params, loss), start, hypotheses(net, N="k"))
+    end = limit(net, params, loss)
+    gradient = end.gradient if end.smooth else float("nan")
+    return equal(gradient, 0.0, _SETTLED * max(start, 1.0), N="k")
 
 
 def _measured(figure: str) -> Any:
@@ -304,37 +243,26 @@ def _study_of_zero_targets() -> str:
     return f"{int(size > _NOT_ZERO)} of 1 flows"
 
 
-thm_7_study = statement(
+thm_7_study = exact.by_training(
     "Thm 7 (many flows)",
     StudyCases("riemann", _measured("Thm 7, Prop 8")),
     control("strides of one, where some limits drop rank", _stride_one),
-    method="training",
     says="in the study, every flow of five networks with strides above one ends at a smooth nonzero critical point",
 )(_of_all)
 
 
-@statement(
-    "P 8",
-    _limit_cases(_ANY),
-    _ZERO_TARGETS,
-    method="integration",
-    draws=3,
-    show=lambda case: show_filters(case[:2]),
-)
+@exact.by_integration("P 8", exact.gaussian_cases(_ANY, flows.data_loss), _ZERO_TARGETS, draws=3)
 def p_8(case: Any, limit: Limits = flows.flow_limit) -> Check:
     """D = 1, any strides, N ≥ k, generic data and start: the flow does not end at the zero
     filter.
     """
     net, params, loss = case
-    return at_least(limit(net, params, loss).size, _NOT_ZERO, hypotheses=hypotheses(net, N="k"))
+    return at_least(limit(net, params, loss).size, _NOT_ZERO, N="k")
 
 
-p_8_study = statement(
+p_8_study = exact.by_training(
     "P 8 (many flows)",
     StudyCases("riemann", _measured("Prop 8")),
     control("all targets zero: the flow ends at zero", _study_of_zero_targets),
-    method="training",
     says="in the study, every flow of two networks with stride one ends away from the zero filter",
 )(_of_all)
-
-GROUP = (quadratic, definite, lem_18, lem_18_uniform, thm_7, thm_7_study, p_8, p_8_study)

@@ -10,16 +10,10 @@ import numpy as np
 
 from neuromanifold import functionspace as fs
 from neuromanifold_papers.check import Check, at_least, equal
+from neuromanifold_papers.riemann.statements import exact
 from neuromanifold_papers.riemann.statements.conserved import balanced, shapes_of
-from neuromanifold_papers.riemann.statements.exact import (
-    along,
-    diagonal,
-    differing,
-    rank,
-    slope,
-    symbols,
-)
-from neuromanifold_papers.statement import control, statement
+from neuromanifold_papers.riemann.statements.exact import differing, statement, symbols
+from neuromanifold_papers.statement import control, named
 
 _HALF = Fraction(1, 2)
 V_20 = (np.array([[1, 0], [0, _HALF]], object), np.array([[1, 0], [0, 2]], object))
@@ -31,7 +25,6 @@ DELTA_20 = [[0, 0], [0, Fraction(15, 4)]]
     "Ex 20 (matrices)",
     lambda rng, draws: [(U_20, V_20)],
     control("V twice: the kernels are equal", lambda: (V_20, V_20)),
-    show=lambda pair: repr([[W.tolist() for W in p] for p in pair]),
 )
 def ex_20(pair: Any) -> Check:
     """U and V: product I, Δ_1 = diag(0, 15/4), different kernels.
@@ -54,16 +47,14 @@ def freedom(matrices: Any) -> int:
     """
     level, kernel = [], []
     for l, W in enumerate(matrices):
-        for index in np.ndindex(W.shape):
-            moved = [np.zeros(V.shape, int) for V in matrices]
-            moved[l][index] = 1
-            theta = tuple(along(V, d) for V, d in zip(matrices, moved, strict=True))
+        for unit in exact.units(W):
+            theta = tuple(exact.along(V, unit if m == l else 0 * V) for m, V in enumerate(matrices))
             conserved = [Delta[np.triu_indices(len(Delta))] for Delta in fs.gram_differences(theta)]
             level.append(
-                np.concatenate([slope(fs.end_to_end_matrix(theta)), *map(slope, conserved)])
+                np.concatenate([*map(exact.slope, [fs.end_to_end_matrix(theta), *conserved])])
             )
-            kernel.append(slope(fs.dense_kernel(theta).matrix))
-    return rank(np.concatenate([level, kernel], axis=1)) - rank(np.array(level, object))
+            kernel.append(exact.slope(fs.dense_kernel(theta).matrix))
+    return exact.rank(np.concatenate([level, kernel], axis=1)) - exact.rank(np.array(level, object))
 
 
 def integer_matrices(
@@ -73,19 +64,16 @@ def integer_matrices(
     return tuple(rng.integers(1, size, s) * rng.choice([-1, 1], s) for s in shapes_of(widths))
 
 
-def _generic_levels(rng: np.random.Generator, draws: int) -> Iterator[Any]:
-    for _ in range(draws):
-        yield integer_matrices((2, 2, 2), rng), (2, 2, 2)
+BALANCED = control(
+    "a balanced point: W_1 = M, W_2 = Mᵀ",
+    lambda: ((np.array([[1, 2], [3, 5]]), np.array([[1, 3], [2, 5]])), (2, 2, 2)),
+)
 
 
 @statement(
     "Ex 20 (almost all Δ)",
-    _generic_levels,
-    control(
-        "a balanced point: W_1 = M, W_2 = Mᵀ",
-        lambda: ((np.array([[1, 2], [3, 5]]), np.array([[1, 3], [2, 5]])), (2, 2, 2)),
-    ),
-    show=lambda case: repr([W.tolist() for W in case[0]]),
+    lambda rng, draws: [(integer_matrices((2, 2, 2), rng), (2, 2, 2)) for _ in range(draws)],
+    BALANCED,
 )
 def ex_20_generic(case: Any) -> Check:
     """2 × 2, two layers: for almost all Δ_1 the NTK depends on more than W and Δ_1."""
@@ -103,7 +91,7 @@ def generalised(width: int, depth: int) -> tuple[Any, Any]:
     swap = np.eye(width, dtype=int).astype(object)
     swap[[0, 1]] = swap[[1, 0]]
     b = [_HALF, Fraction(2), *[Fraction(1)] * (depth - 2)]
-    first = [diagonal([Fraction(1)] * width) for _ in range(depth)]
+    first = [exact.diagonal([Fraction(1)] * width) for _ in range(depth)]
     second = [W.copy() for W in first]
     for l in range(depth):
         first[l][1, 1], second[l][0, 0] = b[l], b[l]
@@ -118,11 +106,8 @@ def scalar_kernels(case: Any) -> Check:
     _, depth = case
     if depth == 2:
         pair = symbols([(1, 1), (1, 1)])
-        K, W, D = (
-            fs.dense_kernel(pair).matrix,
-            fs.end_to_end_matrix(pair),
-            fs.gram_differences(pair)[0],
-        )
+        K, W = fs.dense_kernel(pair).matrix, fs.end_to_end_matrix(pair)
+        D = fs.gram_differences(pair)[0]
         return at_least(differing(K * K, D * D + 4 * W * W), 1)
     weights = integer_matrices((1,) * (depth + 1), np.random.default_rng(depth))
     mates = fs.level_set_sample(tuple(W.astype(float) for W in weights), 4)
@@ -133,19 +118,15 @@ def scalar_kernels(case: Any) -> Check:
 def _not_permuted(width: int, depth: int) -> tuple[Any, Any]:
     """Of width 2: a and b exchanged, and the hidden spaces left as they are."""
     first, _ = generalised(width, depth)
-    return first, tuple(diagonal([W[1, 1], W[0, 0]]) for W in first)
+    return first, tuple(exact.diagonal([W[1, 1], W[0, 0]]) for W in first)
 
 
 @statement(
     "Ex 20 (any width)",
     lambda rng, draws: sorted(product((1, 2, 3), (2, 3))),
-    control(
-        "a balanced point: W_1 = M, W_2 = Mᵀ",
-        lambda: (2, 2),
-        draw=lambda widths, rng: (np.array([[1, 2], [3, 5]]), np.array([[1, 3], [2, 5]])),
-    ),
+    control(BALANCED.broken, lambda: (2, 2), draw=lambda widths, rng: BALANCED.case()[0]),
     confirm=scalar_kernels,
-    show=lambda case: f"width, depth = {case[0]}, {case[1]}",
+    show=named("width, depth"),
 )
 def ex_20_width(case: Any, draw: Callable[..., tuple[np.ndarray, ...]] = integer_matrices) -> Check:
     """The example generalises to any depth (two layers or more) and width.
@@ -159,11 +140,9 @@ def ex_20_width(case: Any, draw: Callable[..., tuple[np.ndarray, ...]] = integer
     return at_least(min(freedom(matrices), 1), 1, width=width, depth=depth)
 
 
-@statement(
-    "Ex 20 (any width), amended",
-    lambda rng, draws: product(range(2, 6), range(2, 7)),
+@ex_20_width.amend(
     control("without the permutation of the hidden space", lambda: (2, 2), pair=_not_permuted),
-    amends="Ex 20 (any width)",
+    cases=lambda rng, draws: product(range(2, 6), range(2, 7)),
 )
 def widened(case: Any, pair: Callable[[int, int], tuple[Any, Any]] = generalised) -> Check:
     """For any depth H ≥ 2 and width ≥ 2 there are two tuples with product I, the same Δ and
@@ -171,25 +150,17 @@ def widened(case: Any, pair: Callable[[int, int], tuple[Any, Any]] = generalised
     """
     first, second = pair(*case)
     wrong = differing(fs.end_to_end_matrix(first), fs.end_to_end_matrix(second))
-    wrong += sum(
-        differing(a, b)
-        for a, b in zip(fs.gram_differences(first), fs.gram_differences(second), strict=True)
-    )
+    wrong += sum(map(differing, fs.gram_differences(first), fs.gram_differences(second)))
     same = differing(fs.dense_kernel(first).matrix, fs.dense_kernel(second).matrix) == 0
     return equal(wrong + int(same), 0, width=case[0], depth=case[1])
 
 
 def rational_rotation(size: int, rng: np.random.Generator) -> np.ndarray:
     """A rational orthogonal matrix, by Householder reflections I − 2uuᵀ/uᵀu."""
-    rotation = diagonal([Fraction(1)] * size)
+    rotation = exact.diagonal([Fraction(1)] * size)
     for _ in range(2 + int(rng.integers(2))):
-        u = rng.integers(1, 5, size) * rng.choice([-1, 1], size)
-        norm = int(u @ u)
-        rotation = (
-            rotation
-            - np.array([[Fraction(2 * int(a) * int(b), norm) for b in u] for a in u], object)
-            @ rotation
-        )
+        u = (rng.integers(1, 5, size) * rng.choice([-1, 1], size)).astype(object)
+        rotation = rotation - 2 * np.outer(u, u) @ rotation / (u @ u)
     return rotation
 
 
@@ -206,7 +177,7 @@ def rational_balanced(size: int, depth: int, rng: np.random.Generator) -> tuple[
     rotated hidden spaces.
     """
     values = rng.choice([1, 2, 3, 5, 7], size, replace=False)
-    layer = diagonal([Fraction(int(e)) for e in values])
+    layer = exact.diagonal([Fraction(int(e)) for e in values])
     ends = [rational_rotation(size, rng) for _ in range(2)]
     inner = [layer] * depth
     inner = [inner[0] @ ends[0], *inner[1:-1], ends[1] @ inner[-1]]
@@ -217,14 +188,8 @@ def _orbit_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     sizes = list(product((1, 2, 3), (2, 3, 4)))
     for index in range(len(sizes) + draws // 4):
         size, depth = sizes[index % len(sizes)]
-        yield (
-            rational_balanced(size, depth, rng),
-            [rational_rotation(size, rng) for _ in range(depth - 1)],
-        )
-
-
-def _show(case: Any) -> str:
-    return repr([[[str(e) for e in row] for row in W] for W in case[0]])
+        matrices = rational_balanced(size, depth, rng)
+        yield matrices, [rational_rotation(size, rng) for _ in range(depth - 1)]
 
 
 @statement(
@@ -237,7 +202,6 @@ def _show(case: Any) -> str:
             [np.array([[1, 1], [0, 1]], object)],
         ),
     ),
-    show=_show,
 )
 def thm_14_orbit(case: Any) -> Check:
     """Square invertible layers: orthogonal changes of the hidden spaces keep balance, product and
@@ -257,30 +221,23 @@ def thm_14_orbit(case: Any) -> Check:
 _FOUND = 1e-11
 
 
-def _mates(matrices: Any, count: int, rng: np.random.Generator) -> Iterator[Any]:
-    found = fs.level_set_sample(
-        matrices, count, key=jax.random.key(int(rng.integers(1 << 31))), rtol=_FOUND
-    )
-    yield from ((matrices, mate) for mate in found)
-
-
 def _connected_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     sizes = [(1, 2), (1, 3), (2, 2), (2, 3), (3, 2), (2, 4)]
     for index in range(max(draws, len(sizes))):
         size, depth = sizes[index % len(sizes)]
-        yield from _mates(balanced((size,) * (depth + 1), size, rng), 1, rng)
+        matrices = balanced((size,) * (depth + 1), size, rng)
+        key = jax.random.key(int(rng.integers(1 << 31)))
+        yield from ((matrices, m) for m in fs.level_set_sample(matrices, 1, key=key, rtol=_FOUND))
 
 
-@statement(
+@exact.in_float64(
     "Thm 14 (⊂)",
     _connected_cases,
     control(
         "the identity as I·I and as diag(½, 1)·diag(2, 1), which is not balanced",
         lambda: ((np.eye(2), np.eye(2)), (np.diag([2.0, 1.0]), np.diag([0.5, 1.0]))),
     ),
-    method="float64",
     draws=12,
-    show=lambda case: repr([W.tolist() for W in case[0]]),
 )
 def thm_14_connected(case: Any) -> Check:
     """Square invertible layers: any two balanced factorisations of W are connected by orthogonal
@@ -296,14 +253,5 @@ def thm_14_connected(case: Any) -> Check:
     # `level_set_sample` meets the equations to 1e-11; solving with up to H − 1 factors multiplies
     # by their condition numbers.
     tolerance = 8 * _FOUND * max(size, 1.0) ** 2 * worst ** (len(matrices) - 1)
-    return equal(
-        max(gauge.orthogonality, gauge.residual),
-        0.0,
-        tolerance,
-        d=len(matrices[0]),
-        H=len(matrices),
-    )
-
-
-EXAMPLE_20 = (ex_20, ex_20_generic, ex_20_width)
-THEOREM_14 = (thm_14_orbit, thm_14_connected)
+    gap = max(gauge.orthogonality, gauge.residual)
+    return equal(gap, 0.0, tolerance, d=len(matrices[0]), H=len(matrices))

@@ -7,7 +7,7 @@ and as large as it can be, and there μ = q(x^s)²·u·t(x^s), which parametrise
 
 from collections.abc import Callable, Iterator
 from functools import reduce
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,8 @@ import numpy as np
 from neuromanifold import functionspace as fs
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold_papers.check import Check, at_most, equal, outside
-from neuromanifold_papers.riemann.statements.exact import hypotheses, rank
-from neuromanifold_papers.statement import control, statement
+from neuromanifold_papers.riemann.statements.exact import hypotheses, rank, statement
+from neuromanifold_papers.statement import control
 
 Drop = tuple[int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 """The stride s, and the coefficients of q, u and t."""
@@ -61,12 +61,10 @@ def _tangents(case: Drop) -> np.ndarray:
 
 
 Columns = Callable[[Drop], np.ndarray]
-Dimension = Callable[[Drop], int]
 
 
-def _dimension(case: Drop) -> int:
-    """The dimension of Y_r."""
-    return rank(_tangents(case))
+def _said(case: Drop) -> dict[str, Any]:
+    return {"hypotheses": hypotheses(_net(case), d=len(case[1]) - 1)}
 
 
 def _further(case: Drop) -> bool:
@@ -142,21 +140,17 @@ def smooth_image(case: Drop, tangents: Columns = _tangents) -> Check:
     return equal(rank(_image(case)), rank(tangents(case)), drops=drops, **_said(case))
 
 
-def _said(case: Drop) -> dict[str, Any]:
-    return {"hypotheses": hypotheses(_net(case), d=len(case[1]) - 1)}
-
-
 @statement(
     "Lem 18 (singular image)",
     _crossing,
     control(
         "dim Y_r of filters that share a factor more, at stride 1",
         lambda: (1, (1, 1), (1, 2), (1, 3)),
-        dimension=lambda case: rank(_tangents((1, (1, 2, 3), (1, 1), (1,)))),
+        tangents=lambda case: _tangents((1, (1, 2, 3), (1, 1), (1,))),
     ),
     confirm=lambda case: _by_second_derivatives(_tuples(case)[0]),
 )
-def singular_image(case: Crossing, dimension: Dimension = _dimension) -> Check:
+def singular_image(case: Crossing, tangents: Columns = _tangents) -> Check:
     """At a singular point of Y_r the image of d_θμ lies in a limit of its tangent spaces, so that
     its dimension r is at most dim Y_r.
 
@@ -166,13 +160,12 @@ def singular_image(case: Crossing, dimension: Dimension = _dimension) -> Check:
     here, there = _tangents(first), _tangents(second)
     one = rank(np.hstack([here, there])) == rank(here)
     drops = outside("one tangent space", when=one)
-    return at_most(rank(_image(first)), dimension(first), drops=drops, **_said(first))
+    return at_most(rank(_image(first)), rank(tangents(first)), drops=drops, **_said(first))
 
 
-@statement(
-    "Lem 18 (image, amended)",
-    _generic,
+@smooth_image.amend(
     control("d for (s − 1)d at stride 3", lambda: (3, (1, 2), (1, 1), (1,)), loss=lambda s, d: d),
+    id="Lem 18 (image, amended)",
     amends=("Lem 18 (smooth image)", "Lem 18 (singular image)"),
 )
 def image_amended(case: Drop, loss: Callable[[int, int], int] = lambda s, d: (s - 1) * d) -> Check:
@@ -184,14 +177,11 @@ def image_amended(case: Drop, loss: Callable[[int, int], int] = lambda s, d: (s 
     return equal(rank(_tangents(case)), dimension, drops=drops, **_said(case))
 
 
-def _cases(rng: np.random.Generator, draws: int) -> Iterator[Drop]:
-    yield from _generic(rng, draws)
-    yield from (_tuples(case)[0] for case in _crossing(rng, draws))
-
-
 @statement(
     "Lem 18 (hyperplanes)",
-    _cases,
+    lambda rng, draws: chain(
+        _generic(rng, draws), (_tuples(case)[0] for case in _crossing(rng, draws))
+    ),
     control(
         "the tangent space at other filters of X_r",
         lambda: (2, (1, 1), (1, 1), (1,)),

@@ -2,7 +2,9 @@
 ranks, enumerated networks.
 """
 
+import operator
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import product
 from math import prod
 from types import SimpleNamespace
@@ -12,6 +14,8 @@ import numpy as np
 
 from neuromanifold.functionspace.polynomial import primitive
 from neuromanifold.models.convolution import LinearConvNet, Shape
+from neuromanifold_papers.statement import paste
+from neuromanifold_papers.statement import statement as stated
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -25,21 +29,16 @@ class Symbol(SimpleNamespace):
     call of a `def`.
     """
 
-    __add__: Any = lambda a, b: (
-        NotImplemented
-        if isinstance(b, np.ndarray)
-        else Symbol(value=a.value + getattr(b, "value", b))
+    _with: Any = lambda operation: (
+        lambda a, b: (
+            NotImplemented
+            if isinstance(b, np.ndarray)
+            else Symbol(value=operation(a.value, getattr(b, "value", b)))
+        )
     )
-    __mul__: Any = lambda a, b: (
-        NotImplemented
-        if isinstance(b, np.ndarray)
-        else Symbol(value=a.value * getattr(b, "value", b))
-    )
-    __sub__: Any = lambda a, b: (
-        NotImplemented
-        if isinstance(b, np.ndarray)
-        else Symbol(value=a.value - getattr(b, "value", b))
-    )
+    __add__: Any = _with(operator.add)
+    __mul__: Any = _with(operator.mul)
+    __sub__: Any = _with(operator.sub)
     __rsub__: Any = lambda a, b: Symbol(value=b - a.value)
     __neg__: Any = lambda a: Symbol(value=-a.value)
     __radd__, __rmul__ = __add__, __mul__
@@ -146,30 +145,44 @@ def gaussian_filters(net: LinearConvNet, rng: np.random.Generator) -> tuple[np.n
     return tuple(rng.normal(size=shape) for shape in net.filter_shapes)
 
 
-def line_nets(
-    sizes: Sequence[int], strides: Sequence[int], depths: Sequence[int]
-) -> Iterator[LinearConvNet]:
-    """All one-dimensional nets with these filter sizes and inner strides, the smallest first;
-    the last stride is 1.
+def gaussian_cases(
+    nets: Sequence[LinearConvNet], *more: Any, least: int = 0, share: int = 1
+) -> Any:
+    """Cases of the networks in turn with Gaussian filters and what each of `more` draws for them: a
+    `share` of the draws and at least so many.
     """
-    found = [
-        LinearConvNet(k, (*s, 1))
-        for depth in depths
-        for k in product(sizes, repeat=depth)
-        for s in product(strides, repeat=depth - 1)
-    ]
-    yield from sorted(
-        found, key=lambda net: (net.n_params, net.depth, net.end_to_end_shape, net.filter_shapes)
-    )
+
+    def cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
+        for index in range(max(draws // share, least)):
+            net = nets[index % len(nets)]
+            yield net, gaussian_filters(net, rng), *(draw(net, rng) for draw in more)
+
+    return cases
 
 
-def tensor_nets(
-    shapes: Sequence[Shape], strides: Sequence[Shape], depths: Sequence[int] = (2,)
+def seed(net: Any, rng: np.random.Generator) -> int:
+    """A seed for what the measure itself draws."""
+    return int(rng.integers(1 << 31))
+
+
+def units(w: np.ndarray) -> np.ndarray:
+    """All arrays of the shape of `w` with one entry 1 and the others 0."""
+    return np.eye(w.size, dtype=w.dtype).reshape(-1, *w.shape)
+
+
+def sizes_of(net: LinearConvNet) -> tuple[int, ...]:
+    """The filter sizes of a one-dimensional net."""
+    return tuple(k for (k,) in net.filter_shapes)
+
+
+def all_nets(
+    shapes: Sequence[Any], strides: Sequence[Any], depths: Sequence[int] = (2,)
 ) -> Iterator[LinearConvNet]:
-    """All nets on D-dimensional signals with these filter shapes and inner strides, the smallest
-    first.
+    """All nets with these filter shapes, or sizes, and inner strides, the smallest first; the last
+    stride is 1.
     """
-    last = (1,) * len(strides[0])
+    last = np.ones_like(strides[0]).tolist()
+    last = 1 if last == 1 else tuple(last)
     found = [
         LinearConvNet(k, (*s, last))
         for depth in depths
@@ -181,13 +194,25 @@ def tensor_nets(
     )
 
 
-def show_filters(case: Any) -> str:
-    """(net, params, …) as Python: `nm.LinearConvNet(…), ([…], …), …`."""
-    net, params, *rest = case
-    filters = repr(tuple(np.asarray(w).tolist() for w in params))
-    return ", ".join(
-        [f"nm.{net!r}", filters, *(repr(np.asarray(entry).tolist()) for entry in rest)]
-    )
+def written(case: Any) -> str:
+    """A case as Python one can paste; where it begins with a network as `nm.LinearConvNet(…),
+    ([…], …), …`, arrays as lists.
+    """
+    parts = case if isinstance(case, tuple) else (case,)
+    return ", ".join(map(_part, parts)) if _is_net(parts[0]) else paste(case)
+
+
+def _is_net(value: Any) -> bool:
+    return type(value).__module__.startswith("neuromanifold.models")
+
+
+def _part(value: Any) -> str:
+    if _is_net(value):
+        return f"nm.{value!r}"
+    if isinstance(value, tuple | list):
+        inside = ", ".join(map(_part, value))
+        return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' * (len(value) == 1)})"
+    return repr(value.tolist() if isinstance(value, np.ndarray) else value)
 
 
 def hypotheses(net: LinearConvNet, **more: Any) -> dict[str, Any]:
@@ -206,3 +231,17 @@ def hypotheses(net: LinearConvNet, **more: Any) -> dict[str, Any]:
         else "mixed",
         **more,
     }
+
+
+def covers(case: Any) -> dict[str, Any]:
+    """What a case that is a network, or begins with one, covers; so with what knows its hypotheses."""
+    first = case[0] if isinstance(case, tuple) else case
+    if _is_net(first):
+        return hypotheses(first)
+    return dict(getattr(first, "hypotheses", {}))
+
+
+statement = partial(stated, show=written, covers=covers)
+in_float64 = partial(statement, method="float64")
+by_integration = partial(statement, method="integration")
+by_training = partial(statement, method="training")

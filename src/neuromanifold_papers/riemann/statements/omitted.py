@@ -12,8 +12,8 @@ import numpy as np
 from neuromanifold.models.convolution import compose
 from neuromanifold_papers.check import Check, equal
 from neuromanifold_papers.riemann.statements.algebra import convolution_matrix
-from neuromanifold_papers.riemann.statements.exact import differing, symbols
-from neuromanifold_papers.statement import control, statement
+from neuromanifold_papers.riemann.statements.exact import differing, statement, symbols
+from neuromanifold_papers.statement import control
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,6 @@ def unequal(left: np.ndarray, right: np.ndarray) -> int:
     control(
         "the first stride changed instead of the last", lambda: (Layers((3, 2), (2, 1)), 1), place=0
     ),
-    show=lambda case: str(case[0]),
 )
 def eq_8_last(case: tuple[Layers, int], place: int = -1) -> Check:
     """The last stride does not enter μ."""
@@ -87,30 +86,22 @@ def eq_8_last(case: tuple[Layers, int], place: int = -1) -> Check:
     strides = list(layers.strides)
     strides[place] = other
     changed, params = replace(layers, strides=tuple(strides)), layers.params
-    return equal(
-        unequal(layers.end_to_end(params), changed.end_to_end(params)),
-        0,
-        hypotheses=layers.hypotheses,
-    )
+    return equal(unequal(layers.end_to_end(params), changed.end_to_end(params)), 0)
 
 
 def dropped_with_stride(layers: Layers, at: int) -> Layers:
     """The network without layer `at` and without its stride."""
-    return Layers(
-        layers.sizes[:at] + layers.sizes[at + 1 :], layers.strides[:at] + layers.strides[at + 1 :]
-    )
+    k, s = layers.sizes, layers.strides
+    return Layers(k[:at] + k[at + 1 :], s[:at] + s[at + 1 :])
 
 
 def stride_passed_on(layers: Layers, at: int) -> Layers:
     """The network without layer `at`, whose stride multiplies that of the layer before it; a
     first layer's is lost.
     """
-    strides = list(layers.strides)
-    if at:
-        strides[at - 1] *= strides[at]
-    return Layers(
-        layers.sizes[:at] + layers.sizes[at + 1 :], tuple(strides[:at] + strides[at + 1 :])
-    )
+    s, found = layers.strides, dropped_with_stride(layers, at)
+    passed = (*s[: at - 1], s[at - 1] * s[at], *s[at + 1 :]) if at else found.strides
+    return replace(found, strides=passed)
 
 
 def spread_out(v: np.ndarray, stride: int) -> np.ndarray:
@@ -121,19 +112,6 @@ def spread_out(v: np.ndarray, stride: int) -> np.ndarray:
 
 
 Omit = Callable[[Layers, int], Layers]
-
-
-def _omitted(case: tuple[Layers, int], omit: Omit, *, spread: bool = False) -> Check:
-    """μ of the network against the number of its layer of size 1 times μ of the network without
-    it.
-    """
-    layers, at = case
-    params = layers.params
-    rest = omit(layers, at).end_to_end([w for l, w in enumerate(params) if l != at])
-    if spread and at == 0:
-        rest = spread_out(rest, layers.strides[0])
-    wrong = unequal(layers.end_to_end(params), params[at][0] * rest)
-    return equal(wrong, 0, hypotheses=layers.hypotheses | {"position": at})
 
 
 def _omitted_by_signals(case: tuple[Layers, int]) -> Check:
@@ -158,26 +136,25 @@ def _with_a_number(rng: np.random.Generator, draws: int) -> Iterator[tuple[Layer
     "Eq 8 (irrelevant)",
     _with_a_number,
     control("a layer of size 2 omitted", lambda: (Layers((2, 2), (1, 1)), 0)),
-    show=lambda case: str(case[0]),
     confirm=_omitted_by_signals,
 )
-def eq_8_irrelevant(case: Any, omit: Any = dropped_with_stride) -> Check:
+def eq_8_irrelevant(
+    case: tuple[Layers, int], omit: Omit = dropped_with_stride, spread: bool = False
+) -> Check:
     """A layer of size 1 can be omitted: μ is its number times μ of the network without it."""
-    return _omitted(case, omit)
+    layers, at = case
+    params = layers.params
+    rest = omit(layers, at).end_to_end([w for l, w in enumerate(params) if l != at])
+    if spread and at == 0:
+        rest = spread_out(rest, layers.strides[0])
+    return equal(unequal(layers.end_to_end(params), params[at][0] * rest), 0, position=at)
 
 
-@statement(
-    "Eq 8 (irrelevant), amended",
-    _with_a_number,
+eq_8_irrelevant_amended = eq_8_irrelevant.amend(
     control("the stride omitted with the layer", lambda: (_NUMBER, 1), omit=dropped_with_stride),
-    amends="Eq 8 (irrelevant)",
-    show=lambda case: str(case[0]),
+    omit=stride_passed_on,
+    spread=True,
+)(
+    "A layer of size 1 can be omitted when its stride multiplies that of the layer before it; if it is "
+    "the first, with stride s, π_1(μ) = w_1·π_s(μ'), μ' that of the rest."
 )
-def eq_8_irrelevant_amended(case: Any, omit: Any = stride_passed_on) -> Check:
-    """A layer of size 1 can be omitted when its stride multiplies that of the layer before it; if
-    it is the first, with stride s, π_1(μ) = w_1·π_s(μ'), μ' that of the rest.
-    """
-    return _omitted(case, omit, spread=True)
-
-
-GROUP = (eq_8_irrelevant, eq_8_last)

@@ -3,16 +3,20 @@ balanced factorisations.
 """
 
 from collections.abc import Callable, Iterator
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
 
 from neuromanifold import functionspace as fs
 from neuromanifold_papers.check import Check, at_least, equal
-from neuromanifold_papers.riemann.statements.conserved import balanced
-from neuromanifold_papers.riemann.statements.exact import EPS, differing, rank
-from neuromanifold_papers.statement import control, statement
+from neuromanifold_papers.riemann.statements import exact
+from neuromanifold_papers.riemann.statements.conserved import (
+    balanced,
+    balanced_cases,
+    product_jacobian,
+)
+from neuromanifold_papers.statement import control
 
 
 def small_matrices(rng: np.random.Generator, draws: int) -> Iterator[np.ndarray]:
@@ -20,10 +24,8 @@ def small_matrices(rng: np.random.Generator, draws: int) -> Iterator[np.ndarray]
     rank.
     """
     for shape in ((2, 2), (2, 3)):
-        yield from (
-            np.array(entries, object).reshape(shape)
-            for entries in product((-1, 0, 1), repeat=shape[0] * shape[1])
-        )
+        listed = product((-1, 0, 1), repeat=shape[0] * shape[1])
+        yield from (np.array(entries, object).reshape(shape) for entries in listed)
     for index in range(draws):
         q = index % 4
         yield (rng.integers(-5, 6, (3, q)) @ rng.integers(-5, 6, (q, 3))).astype(object)
@@ -36,16 +38,11 @@ def factored(W: np.ndarray, widths: tuple[int, ...]) -> list[np.ndarray]:
     import flint
 
     reduced, q = flint.fmpq_mat([[int(e) for e in row] for row in W.tolist()]).rref()
-    rows = np.array(
-        [[flint.fmpq(reduced[i, j]) for j in range(W.shape[1])] for i in range(q)], object
-    ).reshape(q, W.shape[1])
-    pivots = [next(j for j in range(W.shape[1]) if rows[i, j] != 0) for i in range(q)]
+    rows = np.array(reduced.tolist(), object)[:q]
+    pivots = [int(np.flatnonzero(row)[0]) for row in rows]
     q = min(q, *widths)
     layers = [padded(rows[:q], (widths[0], W.shape[1]))]
-    layers += [
-        padded(np.eye(q, dtype=int).astype(object), (b, a))
-        for a, b in zip(widths, widths[1:], strict=False)
-    ]
+    layers += [padded(np.eye(q, dtype=object), (b, a)) for a, b in pairwise(widths)]
     return [*layers, padded(W[:, pivots[:q]], (W.shape[0], widths[-1]))]
 
 
@@ -56,30 +53,30 @@ def padded(block: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     return found
 
 
-def _image_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
-    for W in small_matrices(rng, draws):
-        q = rank(W) if W.any() else 0
-        for widths in ((1,), (2,), (3,), (1, 2), (2, 2), (3, 2)):
-            if q <= min(widths):
-                yield W, widths
+def _rank(W: np.ndarray) -> int:
+    return exact.rank(W) if W.any() else 0
 
 
-@statement(
+@exact.statement(
     "Sec 1.1 (rank ≤ r)",
-    _image_cases,
+    lambda rng, draws: (
+        (W, widths)
+        for W in small_matrices(rng, draws)
+        for widths in ((1,), (2,), (3,), (1, 2), (2, 2), (3, 2))
+        if _rank(W) <= min(widths)
+    ),
     control(
         "the identity of ℝ² through one hidden neuron",
         lambda: (np.eye(2, dtype=int).astype(object), (1,)),
     ),
-    show=lambda case: f"{case[0].tolist()}, hidden widths {case[1]}",
 )
 def image(case: Any) -> Check:
     """The products W_H⋯W_1 are all matrices of rank at most r = min(d_0, …, d_H) (called a
     manifold: it is one only for the largest r).
     """
     W, widths = case
-    wrong = differing(fs.end_to_end_matrix(factored(W, widths)), W)
-    return equal(wrong, 0, rank=rank(W) if W.any() else 0, hidden_widths=str(widths))
+    wrong = exact.differing(fs.end_to_end_matrix(factored(W, widths)), W)
+    return equal(wrong, 0, rank=_rank(W), hidden_widths=str(widths))
 
 
 def tangent_span(W: np.ndarray, r: int) -> int:
@@ -91,32 +88,23 @@ def tangent_span(W: np.ndarray, r: int) -> int:
     """
     m, n = W.shape
     V, U = factored(W, (r,))
-    velocities = [np.outer(e, V[k]) for k in range(r) for e in np.eye(m, dtype=int).astype(object)]
-    velocities += [
-        np.outer(U[:, k], e) for k in range(r) for e in np.eye(n, dtype=int).astype(object)
-    ]
-    for index in np.ndindex(m, n):
-        Z = np.zeros((m, n), int).astype(object)
-        Z[index] = 1
-        if all(not (W + t * Z).any() or rank(W + t * Z) <= r for t in range(1, r + 2)):
+    velocities = [np.outer(e, V[k]) for k in range(r) for e in np.eye(m, dtype=object)]
+    velocities += [np.outer(U[:, k], e) for k in range(r) for e in np.eye(n, dtype=object)]
+    for Z in exact.units(W):
+        if all(not (W + t * Z).any() or exact.rank(W + t * Z) <= r for t in range(1, r + 2)):
             velocities.append(Z)
-    return rank(np.array([v.ravel() for v in velocities], object))
+    return exact.rank(np.array([v.ravel() for v in velocities], object))
 
 
-def _singular_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
-    for W in small_matrices(rng, draws):
-        q = rank(W) if W.any() else 0
-        yield from ((W, r) for r in range(max(q, 1), min(W.shape)))
-
-
-@statement(
+@exact.statement(
     "sing (dense)",
-    _singular_cases,
+    lambda rng, draws: (
+        (W, r) for W in small_matrices(rng, draws) for r in range(max(_rank(W), 1), min(W.shape))
+    ),
     control(
         "r = 2 among 2 × 2 matrices, the largest possible",
         lambda: (np.zeros((2, 2), int).astype(object), 2),
     ),
-    show=lambda case: f"{case[0].tolist()}, r = {case[1]}",
 )
 def _singular(case: Any) -> Check:
     """Among matrices of rank at most r, r not the largest possible, exactly those of rank at most
@@ -126,26 +114,15 @@ def _singular(case: Any) -> Check:
     rank is below r.
     """
     W, r = case
-    q = rank(W) if W.any() else 0
-    singular = tangent_span(W, r) > r * (sum(W.shape) - r)
+    q, singular = _rank(W), tangent_span(W, r) > r * (sum(W.shape) - r)
     return equal(int(singular), int(q < r), shape=str(W.shape), r=r, rank=q)
 
 
 def tangents(W: np.ndarray, r: int) -> np.ndarray:
     """An orthonormal basis of T_W M_r = {UA + BVᵀ}, flattened row by row."""
     U, _, Vt = np.linalg.svd(W)
-    kept = [
-        np.outer(U[:, i], Vt[j]).ravel()
-        for i in range(W.shape[0])
-        for j in range(W.shape[1])
-        if i < r or j < r
-    ]
-    return np.array(kept).T
-
-
-def everything(W: np.ndarray, r: int) -> np.ndarray:
-    """A basis of all matrices."""
-    return np.eye(W.size)
+    kept = [(i, j) for i, j in np.ndindex(W.shape) if i < r or j < r]
+    return np.array([np.outer(U[:, i], Vt[j]).ravel() for i, j in kept]).T
 
 
 def _low_rank(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -155,16 +132,14 @@ def _low_rank(rng: np.random.Generator, draws: int) -> Iterator[Any]:
             yield from ((scale * W, depth, r) for scale in (1.0, 1e-4))
 
 
-@statement(
+@exact.in_float64(
     "Eq 6 (invertible)",
     _low_rank,
     control(
         "on all matrices, at a matrix of rank 1",
         lambda: (np.diag([1.0, 0.0]), 2, 1),
-        space=everything,
+        space=lambda W, r: np.eye(W.size),
     ),
-    method="float64",
-    show=lambda case: f"{case[0].tolist()}, H = {case[1]}",
 )
 def invertible(case: Any, space: Callable[[np.ndarray, int], np.ndarray] = tangents) -> Check:
     """The restriction of A_W to the tangent space of the matrices of rank r is invertible, and
@@ -178,25 +153,14 @@ def invertible(case: Any, space: Callable[[np.ndarray, int], np.ndarray] = tange
     return at_least(float(values[0] / values[-1]), 1e-4, shape=str(W.shape), rank=r, H=depth)
 
 
-def _balanced_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
-    for widths in [*product((1, 2, 3), repeat=3), *product((1, 2), repeat=4)]:
-        for r in range(1, min(widths) + 1):
-            yield balanced(widths, r, rng), widths, r
-    for _ in range(draws):
-        widths = tuple(rng.integers(1, 6, rng.integers(3, 6)).tolist())
-        yield balanced(widths, min(widths), rng), widths, min(widths)
-
-
-@statement(
+@exact.in_float64(
     "Thm 14 (powers)",
-    _balanced_cases,
+    balanced_cases([*product((1, 2, 3), repeat=3), *product((1, 2), repeat=4)]),
     control(
         "the exponent (H − j)/H",
         lambda: (balanced((2, 2, 2), 2, np.random.default_rng(0)), (2, 2, 2), 2),
         shift=0,
     ),
-    method="float64",
-    show=lambda case: repr([W.tolist() for W in case[0]]),
     draws=20,
 )
 def powers(case: Any, shift: int = 1) -> Check:
@@ -213,20 +177,7 @@ def powers(case: Any, shift: int = 1) -> Check:
         power = (U[:, :r] * s[:r] ** (2 * (depth - j + shift) / depth)) @ U[:, :r].T
         gaps.append(np.abs(tail @ tail.T - power).max() / np.abs(power).max())
     hypotheses = {"widths": str(widths), "rank": r}
-    return equal(float(max(gaps)), 0.0, 1e3 * EPS, comparisons=depth, hypotheses=hypotheses)
-
-
-def jacobian(params: Any) -> np.ndarray:
-    """dμ by its definition: column (l, i, j) is the product with W_l replaced by E_ij."""
-    columns = []
-    for l, W in enumerate(params):
-        for index in np.ndindex(W.shape):
-            unit = np.zeros(W.shape)
-            unit[index] = 1
-            columns.append(
-                fs.end_to_end_matrix([unit if m == l else V for m, V in enumerate(params)]).ravel()
-            )
-    return np.array(columns).T
+    return equal(float(max(gaps)), 0.0, 1e3 * exact.EPS, comparisons=depth, hypotheses=hypotheses)
 
 
 def balance_equations(params: Any) -> np.ndarray:
@@ -243,7 +194,7 @@ def balance_equations(params: Any) -> np.ndarray:
     return np.array(rows)
 
 
-@statement(
+@exact.in_float64(
     "Thm 14 (metric)",
     lambda rng, draws: (
         (balanced((d,) * (H + 1), d, rng), (d,) * (H + 1), d)
@@ -255,8 +206,6 @@ def balance_equations(params: Any) -> np.ndarray:
         lambda: (balanced((2, 2, 2), 2, np.random.default_rng(0)), (2, 2, 2), 2),
         factor=2.0,
     ),
-    method="float64",
-    show=lambda case: repr([W.tolist() for W in case[0]]),
 )
 def quotient(case: Any, factor: float = 1.0) -> Check:
     """At balanced weights the inverse of the NTK is the Euclidean metric of Θ_0 pushed forward:
@@ -266,7 +215,7 @@ def quotient(case: Any, factor: float = 1.0) -> Check:
     metric by the orthogonal action.
     """
     params, widths, r = case
-    J, equations = jacobian(params), balance_equations(params)
+    J, equations = product_jacobian(params), balance_equations(params)
     spectrum = np.linalg.svd(equations)
     level = spectrum[2][(spectrum[1] > 1e-9).sum() :].T
     basis = tangents(fs.end_to_end_matrix(params), r)

@@ -10,45 +10,24 @@ from neuromanifold import functionspace as fs
 from neuromanifold.functionspace.smoothness import exact_jacobian_rank
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold_papers.check import Check, at_least, at_most, equal, outside
+from neuromanifold_papers.riemann.statements import exact, locus
 from neuromanifold_papers.riemann.statements.conserved import RUNNING
-from neuromanifold_papers.riemann.statements.exact import (
-    hypotheses,
-    integer_filters,
-    line_nets,
-    rank,
-    show_filters,
-    signed_filters,
-)
-from neuromanifold_papers.riemann.statements.locus import (
-    complex_tuples,
-    contained,
-    in_smaller,
-    is_singular,
-    planted,
-    several_or_drop,
-    span_of,
-    whole_space,
-)
-from neuromanifold_papers.statement import control, statement
+from neuromanifold_papers.riemann.statements.strided import SMALLEST
+from neuromanifold_papers.statement import control
 
 
 def _exist_by_dimension(net: LinearConvNet) -> Check:
     """How many filters with entries −1, 0, 1 are outside M: none where M is the whole space,
     which has no singular point.
     """
-    missing = sum(
-        not fs.fiber(net, np.array(v), starts=1).in_neuromanifold for v in _box(net) if any(v)
-    )
-    return at_least(missing, 1, hypotheses=hypotheses(net))
+    box = product((-1, 0, 1), repeat=net.end_to_end_shape[0])
+    found = [fs.fiber(net, np.array(v), starts=1).in_neuromanifold for v in box if any(v)]
+    return at_least(found.count(False), 1)
 
 
-def _box(net: LinearConvNet) -> Iterator[tuple[int, ...]]:
-    return product((-1, 0, 1), repeat=net.end_to_end_shape[0])
-
-
-@statement(
+@exact.statement(
     "sing (existence)",
-    lambda rng, draws: line_nets((2, 3), (1, 2), (2, 3)),
+    lambda rng, draws: exact.all_nets((2, 3), (1, 2), (2, 3)),
     control("one layer, where M = ℝ³ is a linear space", lambda: LinearConvNet((3,), (1,))),
     confirm=_exist_by_dimension,
 )
@@ -59,27 +38,18 @@ def sing_exist(net: LinearConvNet) -> Check:
     asks for at least one.
     """
     rng = np.random.default_rng(0)
-    special = [
-        tuple(np.eye(1, k, 0, dtype=int).ravel().astype(object) for (k,) in net.filter_shapes)
-    ]
-    points = [np.zeros(net.end_to_end_shape, int)]
-    points += [
-        net.end_to_end(params)
-        for params in (*special, *(integer_filters(net, rng, 1) for _ in range(6)))
-    ]
-    return at_least(
-        int(not all(fs.is_smooth(net, v) for v in points)), 1, hypotheses=hypotheses(net)
-    )
+    tuples = [tuple(np.eye(k, dtype=object)[0] for k in exact.sizes_of(net))]
+    tuples += [exact.integer_filters(net, rng, 1) for _ in range(6)]
+    points = [np.zeros(net.end_to_end_shape, int), *map(net.end_to_end, tuples)]
+    return at_least(int(not all(fs.is_smooth(net, v) for v in points)), 1)
 
 
-@statement(
-    "sing (existence), amended",
-    lambda rng, draws: [
-        *line_nets((2, 3, 4, 5), (2, 3, 4), (2,)),
-        *line_nets((2, 3, 4), (2, 3), (3,)),
-    ],
+@sing_exist.amend(
     control("strides of one", lambda: LinearConvNet((3, 2), (1, 1))),
-    amends="sing (existence)",
+    cases=lambda rng, draws: [
+        *exact.all_nets((2, 3, 4, 5), (2, 3, 4), (2,)),
+        *exact.all_nets((2, 3, 4), (2, 3), (3,)),
+    ],
 )
 def exist_amended(net: LinearConvNet) -> Check:
     """D = 1: if H > 1 and s_1, …, s_{H−1} > 1, then 0 is a singular point of the neuromanifold.
@@ -87,53 +57,35 @@ def exist_amended(net: LinearConvNet) -> Check:
     A cone that is a manifold at its apex is a linear space; M spans more than dim M
     dimensions, so 0 is singular.
     """
-    return at_least(span_of(net), fs.neuromanifold_dimension(net) + 1, hypotheses=hypotheses(net))
+    return at_least(locus.span_of(net), fs.neuromanifold_dimension(net) + 1)
 
 
 _TWO = [
-    *line_nets((2, 3), (2, 3), (2,)),
+    *exact.all_nets((2, 3), (2, 3), (2,)),
     *(LinearConvNet(k, (2, 1)) for k in ((4, 2), (4, 3), (5, 2), (5, 3))),
 ]
 _THREE = [LinearConvNet(k, (2, 2, 1)) for k in ((2, 3, 2), (3, 2, 2), (3, 3, 2))]
 
 
-def _every_sign() -> Iterator[Any]:
-    """All filters with entries −1, 0, 1 of the smallest nets: y⁸ at sizes (3, 2, 2) is one."""
-    nets = (LinearConvNet((2, 2), (2, 1)), RUNNING, LinearConvNet((3, 2, 2), (2, 2, 1)))
-    return ((net, params) for net in nets for params in signed_filters(net))
-
-
 def _signed_and_planted(rng: np.random.Generator, draws: int) -> Iterator[Any]:
-    """Filters with entries −1, 0, 1, then tuples with planted factors."""
-    return chain(_every_sign(), planted(rng, draws, [*_TWO, *_THREE]))
+    """All filters with entries −1, 0, 1 of the smallest nets, of which y⁸ at sizes (3, 2, 2) is one,
+    then tuples with planted factors.
+    """
+    yield from ((net, params) for net in SMALLEST for params in exact.signed_filters(net))
+    yield from locus.planted(rng, draws, [*_TWO, *_THREE])
 
 
 _EVEN = LinearConvNet((5, 2), (2, 1)), (np.array([1, 0, 0, 0, 1]), np.array([1, 1]))
 
 
-_LOCUS = """Sizes are at least 2. v is the product of w_l(x^{t_l}, y^{t_l}); with z = x^{t_l} and s = s_l, v lies in the
-neuromanifold with k_l − s, k_{l+1} + 1 exactly when some tuple over v has a w_l with a factor q(z^s), q a linear form: it moves
-between w_l and w_{l+1}. *If:* there u = q w_{l+1} has k_{l+1} ≥ 2 linear factors over ℂ. Were two of them different, each could
-stay in w_l: two tuples. Else u = c q^k with k = k_{l+1}, and for a linear form p not parallel to q the tangent ẇ_l = (w_l/q)p,
-ẇ_{l+1} = −p w_{l+1}/q is no scaling, yet ẇ_l w_{l+1} + w_l ẇ_{l+1} = 0: dμ drops rank. *Only if:* let no w_l have such a factor,
-and v = w_1 u(x^s, y^s), s = s_1 > 1. For each q, q(x^s, y^s) is x^s, y^s, or a product of s different linear forms, and different q
-share none. So the greatest m with q(x^s, y^s)^m | v is the multiplicity of q in u, since w_1 has no such factor: u of any other
-tuple over v divides this one, and has its degree. So u and w_1 are determined up to scalars, and by induction all w_l: one tuple.
-If dμ vanishes on (ẇ_l), then ẇ_1/w_1 is a quotient in (x^s, y^s); in lowest terms a/b, a and b are multiplied by one root of unity
-when x is, so they share a power of x and of y, which is 1, and b = b'(x^s, y^s) divides w_1: b is constant, ẇ_1 a multiple of w_1,
-and by induction all ẇ_l of w_l: dμ has full rank."""
-
-
-@statement(
+@exact.statement(
     "sing (locus), amended",
     _signed_and_planted,
     control(
         "real tuples instead of complex ones, over (x⁴ + y⁴)(x² + y²)", lambda: _EVEN, real=True
     ),
     amends=("sing (⊂)", "sing (⊃)"),
-    show=show_filters,
     draws=20,
-    proof=_LOCUS,
 )
 def _amended(case: Any, real: bool = False) -> Check:
     """D = 1, s_1, …, s_{H−1} > 1, v ≠ 0, over ℂ: several tuples or a rank drop at v exactly when
@@ -141,17 +93,16 @@ def _amended(case: Any, real: bool = False) -> Check:
     """
     net, params = case
     v = net.end_to_end(params)
-    sizes, strides = tuple(k for (k,) in net.filter_shapes), tuple(s for (s,) in net.strides)
-    smaller = any(
-        complex_tuples(
-            (*sizes[:l], sizes[l] - strides[l], sizes[l + 1] + 1, *sizes[l + 2 :]), strides, v
-        )
+    sizes, strides = exact.sizes_of(net), tuple(s for (s,) in net.strides)
+    moved = [
+        (*sizes[:l], sizes[l] - strides[l], sizes[l + 1] + 1, *sizes[l + 2 :])
         for l in range(net.depth - 1)
         if sizes[l] > strides[l]
-    )
-    tuples = fs.fiber(net, v).factorisations if real else complex_tuples(sizes, strides, v)
+    ]
+    smaller = any(locus.complex_tuples(other, strides, v) for other in moved)
+    tuples = fs.fiber(net, v).factorisations if real else locus.complex_tuples(sizes, strides, v)
     singular = tuples > 1 or exact_jacobian_rank(net, params) < fs.neuromanifold_dimension(net)
-    return equal(int(smaller), int(singular), hypotheses=hypotheses(net))
+    return equal(int(smaller), int(singular))
 
 
 _EXAMPLE_16 = RUNNING, (np.array([1, 0, 2]), np.array([2, 1]))
@@ -162,44 +113,40 @@ Smaller = Callable[[LinearConvNet, np.ndarray], bool]
 
 def _inside_exactly(case: Any) -> Check:
     net, params = case
-    return at_least(int(in_smaller(net, net.end_to_end(params))), int(several_or_drop(net, params)))
+    smaller = locus.in_smaller(net, net.end_to_end(params))
+    return at_least(int(smaller), int(locus.several_or_drop(net, params)))
 
 
-@statement(
+@exact.in_float64(
     "sing (⊂)",
-    lambda rng, draws: chain([_EXAMPLE_16], planted(rng, draws, _TWO)),
+    lambda rng, draws: chain([_EXAMPLE_16], locus.planted(rng, draws, _TWO)),
     control(
-        "no neuromanifold taken for smaller", lambda: _EXAMPLE_16, smaller=lambda net, v: False
+        "no neuromanifold taken for smaller",
+        lambda: (LinearConvNet((3, 3), (2, 1)), (np.array([1, 0, 1]), np.array([0, 3, -2]))),
+        smaller=lambda net, v: False,
     ),
-    method="float64",
     confirm=_inside_exactly,
-    show=show_filters,
     draws=20,
 )
-def sing_inside(case: Any, smaller: Smaller = in_smaller) -> Check:
+def sing_inside(case: Any, smaller: Smaller = locus.in_smaller) -> Check:
     """D = 1: a singular point of the neuromanifold is 0 or lies in a strictly smaller
     neuromanifold of the same strides.
     """
     net, params = case
     v = net.end_to_end(params)
-    drops = outside("v is not singular", when=not is_singular(net, v))
-    return at_least(int(smaller(net, v)), 1, drops=drops, hypotheses=hypotheses(net))
+    drops = outside("v is not singular", when=not locus.is_singular(net, v))
+    return at_least(int(smaller(net, v)), 1, drops=drops)
 
 
 def _outside_exactly(case: Any) -> Check:
     """M near v: everything (stride one), or one tuple of full rank, checked in exact arithmetic."""
     net, v = case
-    if whole_space(net):
+    if locus.whole_space(net):
         return at_least(len(v) - fs.neuromanifold_dimension(net), 1)
     tuples = fs.fiber(net, np.array(v), 0.0)
     rounded = tuple(np.round(w / np.abs(w).max(), 9).astype(int).astype(object) for w in tuples[0])
-    return at_least(
-        max(
-            tuples.factorisations - 1,
-            fs.neuromanifold_dimension(net) - exact_jacobian_rank(net, rounded),
-        ),
-        1,
-    )
+    dropped = fs.neuromanifold_dimension(net) - exact_jacobian_rank(net, rounded)
+    return at_least(max(tuples.factorisations - 1, dropped), 1)
 
 
 def _smaller_points(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -207,22 +154,21 @@ def _smaller_points(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     yield LinearConvNet((5, 2), (2, 1)), [1, 0, 1, 0, 1, 0, 1]
     for k, s in (((3, 3), 1), ((5, 2), 2), ((3, 3), 2), ((5, 3), 2)):
         net = LinearConvNet(k, (s, 1))
-        for small in contained(k, s):
+        for small in locus.contained(k, s):
             for _ in range(3):
                 if small[0] == 1:
                     v = np.zeros(net.end_to_end_shape, int)
                     v[::s] = rng.integers(-2, 3, len(v[::s]))
                 else:
                     other = LinearConvNet(small, (s, 1))
-                    v = np.array(other.end_to_end(integer_filters(other, rng, 2)), int)
+                    v = np.array(other.end_to_end(exact.integer_filters(other, rng, 2)), int)
                 yield net, v.tolist()
 
 
-@statement(
+@exact.in_float64(
     "sing (⊃)",
     _smaller_points,
     control("a filter outside the smaller neuromanifold", lambda: (RUNNING, [1, 2, 3, 2, 2])),
-    method="float64",
     confirm=_outside_exactly,
     show=lambda case: f"nm.{case[0]!r}, np.array({case[1]})",
 )
@@ -231,20 +177,20 @@ def sing_outside(case: Any) -> Check:
     points.
     """
     net, v = case
-    smooth = not is_singular(net, np.array(v))
-    drops = outside("v lies in no smaller neuromanifold", when=not in_smaller(net, np.array(v)))
-    return at_most(int(smooth), 0, drops=drops, hypotheses=hypotheses(net))
+    smooth = not locus.is_singular(net, np.array(v))
+    drops = outside(
+        "v lies in no smaller neuromanifold", when=not locus.in_smaller(net, np.array(v))
+    )
+    return at_most(int(smooth), 0, drops=drops)
 
 
-@statement(
+@exact.in_float64(
     "sing (tuples)",
     _signed_and_planted,
     control(
         "stride one: three tuples over x²y + xy², where M = ℝ⁴",
         lambda: (LinearConvNet((3, 2), (1, 1)), (np.array([0, 1, 0]), np.array([1, 1]))),
     ),
-    method="float64",
-    show=show_filters,
     draws=20,
 )
 def sing_several(case: Any) -> Check:
@@ -253,24 +199,20 @@ def sing_several(case: Any) -> Check:
     """
     net, params = case
     v = net.end_to_end(params)
-    return equal(
-        int(several_or_drop(net, params)), int(is_singular(net, v)), hypotheses=hypotheses(net)
-    )
+    return equal(int(locus.several_or_drop(net, params)), int(locus.is_singular(net, v)))
 
 
 # Kernels of different tuples: far above rounding, about 1e-15.
 _DISTINCT = 1e-4
 
 
-@statement(
+@exact.in_float64(
     "sing (kernels)",
-    lambda rng, draws: planted(rng, draws, [*_TWO, *_THREE]),
+    lambda rng, draws: locus.planted(rng, draws, [*_TWO, *_THREE]),
     control(
         "the two orders of equal-sized filters at stride one, balanced",
         lambda: (LinearConvNet((2, 2), (1, 1)), (np.array([1, 2]), np.array([2, 1]))),
     ),
-    method="float64",
-    show=show_filters,
     draws=20,
 )
 def sing_kernels(case: Any) -> Check:
@@ -281,11 +223,6 @@ def sing_kernels(case: Any) -> Check:
     over = fs.fiber(net, net.end_to_end(params), 0.0)
     full = exact_jacobian_rank(net, params) == fs.neuromanifold_dimension(net)
     if over.factorisations == 1:
-        drops = rank(fs.filter_kernel(net, params)) < fs.neuromanifold_dimension(net)
-        return equal(
-            int(drops), 1, drops=outside("v is not singular", when=full), hypotheses=hypotheses(net)
-        )
-    return at_least(over.kernel_spread, _DISTINCT, hypotheses=hypotheses(net))
-
-
-GROUP = (sing_exist, sing_inside, sing_outside, sing_several, sing_kernels)
+        drops = exact.rank(fs.filter_kernel(net, params)) < fs.neuromanifold_dimension(net)
+        return equal(int(drops), 1, drops=outside("v is not singular", when=full))
+    return at_least(over.kernel_spread, _DISTINCT)

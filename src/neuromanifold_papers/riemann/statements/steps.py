@@ -13,33 +13,28 @@ from neuromanifold.functionspace.search import split
 from neuromanifold.functionspace.smoothness import stride_one_runs
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold_papers.check import Check, equal
+from neuromanifold_papers.riemann.statements import exact
 from neuromanifold_papers.riemann.statements.conserved import RUNNING, small_nets
-from neuromanifold_papers.riemann.statements.exact import (
-    Symbol,
-    along,
-    differing,
-    hypotheses,
-    integer_filters,
-    line_nets,
-    show_filters,
-    slope,
-    symbols,
-)
 from neuromanifold_papers.riemann.statements.locus import complex_tuples
-from neuromanifold_papers.statement import control, statement
+from neuromanifold_papers.statement import control
 
 
 def _losses(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     """Small nets with integer filters and integer A, Au of ℓ(v) = vᵀAv − 2vᵀAu."""
     for net in small_nets():
         size = int(np.prod(net.end_to_end_shape))
-        B = rng.integers(-3, 4, (size, size))
+        B = rng.integers(-3, 4, (size, size)).astype(object)
         yield (
             net,
-            integer_filters(net, rng),
-            (B.T @ B).astype(object),
+            exact.integer_filters(net, rng),
+            B.T @ B,
             rng.integers(-9, 10, size).astype(object),
         )
+
+
+_GENERIC = (np.array([1, 2, 3], object), np.array([1, 10], object))
+_IDENTITY = np.eye(5, dtype=object)
+_RUNNING = (RUNNING, _GENERIC, _IDENTITY, np.ones(5, int).astype(object))
 
 
 def loss_of(net: LinearConvNet, params: Any, A: np.ndarray, Au: np.ndarray) -> Any:
@@ -52,32 +47,23 @@ def gradient_by_entries(
     net: LinearConvNet, params: Any, A: np.ndarray, Au: np.ndarray
 ) -> tuple[np.ndarray, ...]:
     """∇L(θ), entry by entry: the coefficient of ε in L(θ + εe_i)."""
-    found = []
-    for l, w in enumerate(params):
-        entries = []
-        for index in np.ndindex(w.shape):
-            moved = [np.zeros(other.shape, int) for other in params]
-            moved[l][index] = 1
-            theta = tuple(along(other, d) for other, d in zip(params, moved, strict=True))
-            entries.append(slope([loss_of(net, theta, A, Au)])[0])
-        found.append(np.array(entries, object).reshape(w.shape))
-    return tuple(found)
+
+    def derivative(unit: np.ndarray) -> Any:
+        theta = tuple(map(exact.along, params, split(net, unit)))
+        return exact.slope([loss_of(net, theta, A, Au)])[0]
+
+    units = np.eye(net.n_params, dtype=object)
+    return split(net, np.array([derivative(unit) for unit in units], object))
 
 
-@statement(
+@exact.statement(
     "Eq 3 (function space)",
     _losses,
     control(
         "the kernel taken twice",
-        lambda: (
-            RUNNING,
-            (np.array([1, 2, 3], object), np.array([1, 10], object)),
-            np.eye(5, dtype=int).astype(object),
-            np.ones(5, int).astype(object),
-        ),
+        lambda: _RUNNING,
         kernel=lambda net, params: 2 * fs.filter_kernel(net, params),
     ),
-    show=lambda case: show_filters(case[:2]),
 )
 def chain(
     case: Any, kernel: Callable[[LinearConvNet, Any], np.ndarray] = fs.filter_kernel
@@ -85,10 +71,10 @@ def chain(
     """Along gradient flow dμ(θ(t))/dt = −JJᵀ∇ℓ(μ(θ(t)))."""
     net, params, A, Au = case
     gradient = gradient_by_entries(net, params, A, Au)
-    moved = tuple(along(w, -g) for w, g in zip(params, gradient, strict=True))
+    moved = tuple(exact.along(w, -g) for w, g in zip(params, gradient, strict=True))
     v = net.end_to_end(params).ravel()
     expected = -(kernel(net, params) @ (2 * (A @ v - Au)))
-    return equal(differing(slope(net.end_to_end(moved)), expected), 0, hypotheses=hypotheses(net))
+    return equal(exact.differing(exact.slope(net.end_to_end(moved)), expected), 0)
 
 
 def _with_zeros(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -97,27 +83,16 @@ def _with_zeros(rng: np.random.Generator, draws: int) -> Iterator[Any]:
         for count in range(1, net.depth + 1):
             for zero in combinations(range(net.depth), count):
                 theta = tuple(0 * w if l in zero else w for l, w in enumerate(params))
-                yield net, theta, A, Au, integer_filters(net, rng)
+                yield net, theta, A, Au, exact.integer_filters(net, rng)
 
 
-def _no_targets() -> Any:
-    zero = np.zeros(5, int).astype(object)
-    a, b = np.zeros(3, int).astype(object), np.array([1, 10], object)
-    return (
-        RUNNING,
-        (a, b),
-        np.eye(5, dtype=int).astype(object),
-        zero,
-        (np.array([1, 2, 3], object), b),
-    )
-
-
-@statement(
-    "Sec 1.2 (zero)",
-    _with_zeros,
-    control("all targets zero", _no_targets),
-    show=lambda case: show_filters(case[:2]),
+_NO_TARGETS = control(
+    "all targets zero",
+    lambda: (RUNNING, (0 * _GENERIC[0], _GENERIC[1]), _IDENTITY, 0 * _IDENTITY[0], _GENERIC),
 )
+
+
+@exact.statement("Sec 1.2 (zero)", _with_zeros, _NO_TARGETS)
 def saddle(case: Any) -> Check:
     """Generic data: over the zero function the loss takes larger and smaller values arbitrarily
     near, so that a critical point there is a saddle (printed: unless all Y_i are 0).
@@ -132,27 +107,25 @@ def saddle(case: Any) -> Check:
     q, g = int(v @ (A @ v)), int(v @ Au)
     tau = Fraction(g, q) if g else Fraction(1)
     values = [-2 * t * g + t * t * q for t in (tau, -tau)]
-    return equal(
-        int(min(values) < 0 < max(values)), 1, hypotheses=hypotheses(net, zero_filters=len(zero))
-    )
+    return equal(int(min(values) < 0 < max(values)), 1, zero_filters=len(zero))
 
 
 def expected_tuples(net: LinearConvNet) -> int:
     """Ways to deal the distinct roots of a generic v to layers joined by stride one: a
     multinomial for each run.
     """
-    runs = [[net.filter_shapes[l][0] - 1 for l in run] for run in stride_one_runs(net)]
+    runs = [[exact.sizes_of(net)[l] - 1 for l in run] for run in stride_one_runs(net)]
     return prod(factorial(sum(run)) // prod(map(factorial, run)) for run in runs)
 
 
 def _joined(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     """Nets of which some inner stride is one."""
-    for net in [*line_nets((2, 3, 4), (1,), (2,)), *line_nets((2, 3), (1, 2), (3,))]:
+    for net in [*exact.all_nets((2, 3, 4), (1,), (2,)), *exact.all_nets((2, 3), (1, 2), (3,))]:
         if (1,) in net.strides[:-1]:
-            yield net, integer_filters(net, rng, 50)
+            yield net, exact.integer_filters(net, rng, 50)
 
 
-@statement(
+@exact.in_float64(
     "Sec 2.3 (fibres)",
     _joined,
     control(
@@ -160,8 +133,6 @@ def _joined(rng: np.random.Generator, draws: int) -> Iterator[Any]:
         lambda: (LinearConvNet((3, 2), (1, 1)), (np.array([0, 1, 0]), np.array([1, 1]))),
         expected=lambda net: 1,
     ),
-    method="float64",
-    show=show_filters,
 )
 def fibres(case: Any, expected: Callable[[LinearConvNet], int] = expected_tuples) -> Check:
     """D = 1, some inner stride one: over a generic v lie finitely many tuples up to scaling, and
@@ -169,14 +140,13 @@ def fibres(case: Any, expected: Callable[[LinearConvNet], int] = expected_tuples
     as Ex 19 says): a multinomial coefficient for each run of strides one.
     """
     net, params = case
-    sizes, strides = tuple(k for (k,) in net.filter_shapes), tuple(s for (s,) in net.strides)
-    found = complex_tuples(sizes, strides, np.asarray(net.end_to_end(params), float))
-    return equal(found, expected(net), hypotheses=hypotheses(net))
+    strides, v = tuple(s for (s,) in net.strides), np.asarray(net.end_to_end(params), float)
+    return equal(complex_tuples(exact.sizes_of(net), strides, v), expected(net))
 
 
-@statement(
+@exact.statement(
     "P 8 (two zero filters)",
-    lambda rng, draws: line_nets((2, 3), (2,), (2, 3, 4)),
+    lambda rng, draws: exact.all_nets((2, 3), (2,), (2, 3, 4)),
     control("summed up to l", lambda: LinearConvNet((2, 2, 2), (2, 2, 1)), shift=1),
 )
 def two_zeros(net: LinearConvNet, shift: int = 0) -> Check:
@@ -184,25 +154,21 @@ def two_zeros(net: LinearConvNet, shift: int = 0) -> Check:
 
     Σ_{i=k}^{l−1} δ_i at symbols with w_k = w_l = 0, for every pair of layers.
     """
-    wrong = 0
+    wrong, filters = 0, list(enumerate(exact.symbols(net.filter_shapes)))
     for k, l in combinations(range(net.depth), 2):
-        params = tuple(
-            0 * w if m in (k, l) else w for m, w in enumerate(symbols(net.filter_shapes))
-        )
-        total = sum(
-            (fs.norm_differences(net, params)[i] for i in range(k, min(l + shift, net.depth - 1))),
-            0,
-        )
-        wrong += differing([total], [0])
-    return equal(wrong, 0, hypotheses=hypotheses(net))
+        delta = fs.norm_differences(net, tuple(0 * w if m in (k, l) else w for m, w in filters))
+        wrong += exact.differing([sum(delta[k : l + shift], 0)], [0])
+    return equal(wrong, 0)
 
 
 def second_derivative(
     net: LinearConvNet, theta: Any, direction: Any, A: np.ndarray, Au: np.ndarray
 ) -> int:
     """d²L(θ)(θ̇, θ̇): twice the coefficient of ε² in L(θ + εθ̇)."""
-    value = loss_of(net, tuple(along(w, d) for w, d in zip(theta, direction, strict=True)), A, Au)
-    return 2 * int(value.value[2]) if isinstance(value, Symbol) else 0
+    value = loss_of(
+        net, tuple(exact.along(w, d) for w, d in zip(theta, direction, strict=True)), A, Au
+    )
+    return 2 * int(value.value[2]) if isinstance(value, exact.Symbol) else 0
 
 
 def printed_blocks(
@@ -213,9 +179,8 @@ def printed_blocks(
     """
 
     def put(*moving: int) -> np.ndarray:
-        return net.end_to_end(
-            tuple(direction[m] if m in moving else w for m, w in enumerate(theta))
-        ).ravel()
+        moved = tuple(direction[m] if m in moving else w for m, w in enumerate(theta))
+        return net.end_to_end(moved).ravel()
 
     layers = range(net.depth)
     total = sum(put(i) @ (A @ put(j)) for i in layers for j in layers)
@@ -226,20 +191,13 @@ def _one_zero(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     return (case for case in _with_zeros(rng, draws) if sum(not w.any() for w in case[1]) == 1)
 
 
-@statement(
+@exact.statement(
     "P 8 (Hessian)",
     _one_zero,
     control(
         "where no filter is zero, the residual enters",
-        lambda: (
-            RUNNING,
-            (np.array([1, 2, 3], object), np.array([1, 10], object)),
-            np.eye(5, dtype=int).astype(object),
-            np.ones(5, int).astype(object),
-            (np.array([1, 0, 2], object), np.array([3, 1], object)),
-        ),
+        lambda: (*_RUNNING, (np.array([1, 0, 2], object), np.array([3, 1], object))),
     ),
-    show=lambda case: show_filters(case[:2]),
 )
 def _blocks(case: Any, blocks: Callable[..., int] = printed_blocks) -> Check:
     """Where one filter is zero, the Hessian's blocks are 2(μ_i(ẇ_i)ᵀAμ_j(ẇ_j) − μ_{i,j}(ẇ_i,
@@ -247,12 +205,12 @@ def _blocks(case: Any, blocks: Callable[..., int] = printed_blocks) -> Check:
     """
     net, theta, A, Au, direction = case
     found = second_derivative(net, theta, direction, A, Au)
-    return equal(found, blocks(net, theta, direction, A, Au), hypotheses=hypotheses(net))
+    return equal(found, blocks(net, theta, direction, A, Au))
 
 
 def hessian(net: LinearConvNet, theta: Any, A: np.ndarray, Au: np.ndarray) -> np.ndarray:
     """Twice the Hessian of L at θ, exactly, by polarisation of its quadratic form."""
-    units = np.eye(net.n_params, dtype=int).astype(object)
+    units = np.eye(net.n_params, dtype=object)
 
     def form(flat: np.ndarray) -> int:
         return second_derivative(net, theta, split(net, flat), A, Au)
@@ -265,12 +223,7 @@ def hessian(net: LinearConvNet, theta: Any, A: np.ndarray, Au: np.ndarray) -> np
     )
 
 
-@statement(
-    "P 8 (strict saddle)",
-    _one_zero,
-    control("all targets zero", _no_targets),
-    show=lambda case: show_filters(case[:2]),
-)
+@exact.statement("P 8 (strict saddle)", _one_zero, _NO_TARGETS)
 def strict(case: Any) -> Check:
     """Generic data, exactly one filter zero: the Hessian has a negative eigenvalue.
 
@@ -278,16 +231,11 @@ def strict(case: Any) -> Check:
     large and of the right sign.
     """
     net, theta, A, Au, _ = case
-    H, inside_zero = (
-        hessian(net, theta, A, Au),
-        np.concatenate([np.full(w.size, not w.any()) for w in theta]),
-    )
+    H = hessian(net, theta, A, Au)
+    inside_zero = np.concatenate([np.full(w.size, not w.any()) for w in theta])
     found = [
         -2 * (abs(H[t, t]) + 1) * abs(H[s, t]) + H[t, t]
         for t in np.flatnonzero(inside_zero)
         for s in np.flatnonzero(~inside_zero)
     ]
-    return equal(int(min(found) < 0), 1, hypotheses=hypotheses(net))
-
-
-ZERO_FILTERS = (saddle, two_zeros, _blocks, strict)
+    return equal(int(min(found) < 0), 1)

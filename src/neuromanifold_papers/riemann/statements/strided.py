@@ -5,26 +5,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from numpy.linalg import svdvals
 
 from neuromanifold import functionspace as fs
 from neuromanifold.functionspace.metric import level_set_tangents
-from neuromanifold.functionspace.search import search_fiber
+from neuromanifold.functionspace.search import join, search_fiber
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold_papers.check import Check, Drops, at_most, equal, outside
+from neuromanifold_papers.riemann.statements import exact
 from neuromanifold_papers.riemann.statements.algebra import rescalings
 from neuromanifold_papers.riemann.statements.conserved import RUNNING, data_loss
-from neuromanifold_papers.riemann.statements.exact import (
-    EPS,
-    gaussian_filters,
-    hypotheses,
-    integer_filters,
-    line_nets,
-    rank,
-    show_filters,
-    signed_filters,
-)
 from neuromanifold_papers.riemann.statements.locus import is_singular
-from neuromanifold_papers.statement import control, statement
+from neuromanifold_papers.statement import control
 
 STRIDE_ONE = LinearConvNet((3, 2), (1, 1))
 CUBIC = (np.array([0, 1, 0]), np.array([1, 1]))
@@ -40,43 +32,32 @@ def strided_nets() -> list[LinearConvNet]:
     four layers.
     """
     return [
-        *line_nets((2, 3, 4), (2, 3), (1, 2)),
-        *line_nets((2, 3), (2, 3), (3,)),
+        *exact.all_nets((2, 3, 4), (2, 3), (1, 2)),
+        *exact.all_nets((2, 3), (2, 3), (3,)),
         LinearConvNet((2, 2, 2, 2), (2, 2, 2, 1)),
     ]
 
 
 def _sign_name(delta: Any) -> str:
     delta = np.asarray(delta, float)
-    return (
-        "0"
-        if not delta.any()
-        else "positive"
-        if (delta >= 0).all()
-        else "negative"
-        if (delta <= 0).all()
-        else "mixed"
-    )
+    signs = {"0": not delta.any(), "positive": (delta >= 0).all(), "negative": (delta <= 0).all()}
+    return next((name for name, holds in signs.items() if holds), "mixed")
 
 
 def fibre_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     """Filters with entries −1, 0, 1, all of them; every small net with small integer filters and
     δ = 0, one sign, mixed; then Gaussians.
     """
-    nets = strided_nets()
+    nets, deltas = strided_nets(), (0.0, 2.0, -1.5)
     for net in SMALLEST:
-        for index, params in enumerate(signed_filters(net)):
-            yield net, params, np.full(net.depth - 1, (0.0, 2.0, -1.5)[index % 3])
+        for index, params in enumerate(exact.signed_filters(net)):
+            yield net, params, np.full(net.depth - 1, deltas[index % 3])
     for index, net in enumerate(nets):
-        yield net, integer_filters(net, rng, 1), np.full(net.depth - 1, (0.0, 2.0, -1.5)[index % 3])
-        yield net, integer_filters(net, rng, 4), 3 * rng.normal(size=net.depth - 1)
+        yield net, exact.integer_filters(net, rng, 1), np.full(net.depth - 1, deltas[index % 3])
+        yield net, exact.integer_filters(net, rng, 4), 3 * rng.normal(size=net.depth - 1)
     for _ in range(draws):
         net = nets[rng.integers(len(nets))]
-        yield net, gaussian_filters(net, rng), 3 * rng.normal(size=net.depth - 1)
-
-
-def _covered(net: LinearConvNet, delta: Any) -> dict[str, Any]:
-    return hypotheses(net, delta=_sign_name(delta))
+        yield net, exact.gaussian_filters(net, rng), 3 * rng.normal(size=net.depth - 1)
 
 
 def not_smooth(net: LinearConvNet, v: np.ndarray) -> Drops:
@@ -88,92 +69,58 @@ def not_smooth(net: LinearConvNet, v: np.ndarray) -> Drops:
     return outside("v is not smooth", when=is_singular(net, v))
 
 
-@statement(
-    "Thm 4 (count)",
-    fibre_cases,
-    control("stride one: x²y + xy², δ = 0", lambda: (STRIDE_ONE, CUBIC, np.zeros(1))),
-    method="float64",
-    show=show_filters,
-)
+_STRIDE_ONE = control("stride one: x²y + xy², δ = 0", lambda: (STRIDE_ONE, CUBIC, np.zeros(1)))
+
+
+@exact.in_float64("Thm 4 (count)", fibre_cases, _STRIDE_ONE)
 def thm_4_count(case: Any) -> Check:
     """D = 1, inner strides above one: over a smooth v and any δ lie exactly 2^{H−1} parameter
     tuples.
     """
     net, params, delta = case
     v = net.end_to_end(params)
-    return equal(
-        len(fs.fiber(net, v, delta)),
-        rescalings(net.depth),
-        drops=not_smooth(net, v),
-        hypotheses=_covered(net, delta),
-    )
+    found, drops = len(fs.fiber(net, v, delta)), not_smooth(net, v)
+    return equal(found, rescalings(net.depth), drops=drops, delta=_sign_name(delta))
 
 
 def condition(net: LinearConvNet, params: Any) -> float:
     """σ_1/σ_{dim M} of dμ: how an error of v, relative, grows into one of θ."""
-    spectrum = np.linalg.svd(fs.filter_jacobian(net, params), compute_uv=False)
-    return float(
-        spectrum[0] / max(spectrum[fs.neuromanifold_dimension(net) - 1], EPS * spectrum[0])
-    )
+    spectrum = svdvals(fs.filter_jacobian(net, params))
+    least = max(spectrum[fs.neuromanifold_dimension(net) - 1], exact.EPS * spectrum[0])
+    return float(spectrum[0] / least)
 
 
-def kernel_gap(net: LinearConvNet, params: Any, delta: Any) -> float:
-    """The largest relative distance between the kernel of θ rescaled to δ and those of all
-    tuples over (μ(θ), δ).
+def kernel_check(case: Any, **said: Any) -> Check:
+    """The largest relative distance between the kernel of θ rescaled to δ and those of all tuples
+    over (μ(θ), δ).
     """
-    planted = fs.rescale(net, params, delta).params
-    K = fs.filter_kernel(net, planted)
-    over = fs.fiber(net, net.end_to_end(params), delta)
-    return max(
-        (fs.kernel_distance(K, fs.filter_kernel(net, theta)) for theta in over),
-        default=float("nan"),
-    )
-
-
-def kernel_check(case: Any, hypotheses: dict[str, Any]) -> Check:
-    """Whether all tuples over (μ(θ), δ) have the kernel of one of them."""
     net, params, delta = case
-    planted = fs.rescale(net, params, delta).params
-    return equal(
-        kernel_gap(net, params, delta),
-        0.0,
-        64 * EPS * condition(net, planted),
-        drops=not_smooth(net, net.end_to_end(params)),
-        hypotheses=hypotheses,
-    )
+    planted, v = fs.rescale(net, params, delta).params, net.end_to_end(params)
+    K = fs.filter_kernel(net, planted)
+    gaps = [fs.kernel_distance(K, fs.filter_kernel(net, p)) for p in fs.fiber(net, v, delta)]
+    gap, rounding = max(gaps, default=float("nan")), 64 * exact.EPS * condition(net, planted)
+    return equal(gap, 0.0, rounding, drops=not_smooth(net, v), **said)
 
 
-@statement(
-    "Thm 4 (kernel)",
-    fibre_cases,
-    control("stride one: x²y + xy², δ = 0", lambda: (STRIDE_ONE, CUBIC, np.zeros(1))),
-    method="float64",
-    show=show_filters,
-)
+@exact.in_float64("Thm 4 (kernel)", fibre_cases, _STRIDE_ONE)
 def thm_4_kernel(case: Any) -> Check:
     """D = 1, inner strides above one: all parameters over a smooth v and δ have the same NTK."""
-    return kernel_check(case, _covered(case[0], case[2]))
+    return kernel_check(case, delta=_sign_name(case[2]))
 
 
-def _search_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
-    nets = [
-        RUNNING,
-        LinearConvNet((2, 2), (3, 1)),
-        LinearConvNet((3, 3), (2, 1)),
-        LinearConvNet((2, 2, 2), (2, 2, 1)),
-    ]
-    for index in range(draws):
-        net = nets[index % 4]
-        yield net, gaussian_filters(net, rng), rng.normal(size=net.depth - 1)
+_SEARCHED = (
+    RUNNING,
+    LinearConvNet((2, 2), (3, 1)),
+    LinearConvNet((3, 3), (2, 1)),
+    LinearConvNet((2, 2, 2), (2, 2, 1)),
+)
 
 
-@statement(
+@exact.in_float64(
     "Thm 4 (search)",
-    _search_cases,
-    control("stride one: x²y + xy², δ = 0", lambda: (STRIDE_ONE, CUBIC, np.zeros(1))),
-    method="float64",
+    exact.gaussian_cases(_SEARCHED, lambda net, rng: rng.normal(size=net.depth - 1)),
+    _STRIDE_ONE,
     draws=6,
-    show=show_filters,
 )
 def thm_4_search(case: Any) -> Check:
     """Least squares from many starts, which knows no algebra, finds the same 2^{H−1} tuples over
@@ -181,30 +128,10 @@ def thm_4_search(case: Any) -> Check:
     """
     net, params, delta = case
     found = search_fiber(net, net.end_to_end(params), delta, starts=24)
-    return equal(len(found), rescalings(net.depth), hypotheses=_covered(net, delta))
+    return equal(len(found), rescalings(net.depth), delta=_sign_name(delta))
 
 
-def _flow(case: Any) -> Check:
-    net, params, loss, start = case
-    down = fs.parameter_flow(net, start, loss=loss, t1=0.5, times=4)
-    up = fs.riemannian_flow(
-        net,
-        net.end_to_end(params),
-        fs.norm_differences(net, params),
-        loss=loss,
-        t1=0.5,
-        times=4,
-        params=params,
-    )
-    rounding = 1e-12 * (down.evaluations + up.evaluations) * float(np.abs(down.v[0]).max())
-    return equal(float(np.abs(down.v - up.v).max()), 0.0, rounding, hypotheses=_covered(net, [1.0]))
-
-
-def _flow_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
-    for index in range(draws):
-        net = (RUNNING, LinearConvNet((2, 2, 2), (2, 2, 1)))[index % 2]
-        params = gaussian_filters(net, rng)
-        yield net, params, data_loss(net, rng), params
+_flow_cases = exact.gaussian_cases((RUNNING, LinearConvNet((2, 2, 2), (2, 2, 1))), data_loss)
 
 
 def _parting() -> Any:
@@ -229,43 +156,49 @@ def _velocities(case: Any) -> Check:
     """The largest entry of v̇ − v̇' = −(K_θ − K_θ')∇ℓ(v) over both tuples, in integers."""
     net, params, _, start = case
     away = 2 * np.array([1, 3, 3, 1, 1], object)
-    rates = []
-    for theta in (params, start):
-        J = fs.filter_jacobian(net, tuple(w.astype(int).astype(object) for w in theta))
-        rates.append(J @ (J.T @ away))
+    thetas = (tuple(w.astype(int).astype(object) for w in theta) for theta in (params, start))
+    rates = [fs.filter_kernel(net, theta) @ away for theta in thetas]
     return equal(max(abs(rates[0] - rates[1])), 0)
 
 
-thm_4_flow = statement(
+@exact.by_integration(
     "Thm 4 (flow)",
     lambda rng, draws: (_SHEETS, *_flow_cases(rng, draws)),
     control("stride one, two tuples over one (v, δ)", _parting),
-    method="integration",
     draws=2,
-    show=lambda case: show_filters((case[0], case[1])) + f", {[w.tolist() for w in case[3]]}",
+    show=lambda case: exact.written((*case[:2], *map(list, case[3:]))),
     confirm=_velocities,
-    says="D = 1, inner strides above one: gradient flow is a Riemannian gradient flow on function space, given by v and δ, regardless of the initialisation",
-)(_flow)
+)
+def thm_4_flow(case: Any) -> Check:
+    """D = 1, inner strides above one: gradient flow is a Riemannian gradient flow on function space,
+    given by v and δ, regardless of the initialisation.
 
-thm_4_flow_on_one_sheet = statement(
-    "Thm 4 (flow on one sheet)",
-    _flow_cases,
+    The flow in function space of one tuple, and of filters that start there or at another tuple.
+    """
+    net, params, loss, *others = case
+    start = others[0] if others else params
+    v, delta = net.end_to_end(params), fs.norm_differences(net, params)
+    options: dict[str, Any] = {"loss": loss, "t1": 0.5, "times": 4}
+    down = fs.parameter_flow(net, start, **options)
+    up = fs.riemannian_flow(net, v, delta, params=params, **options)
+    rounding = 1e-12 * (down.evaluations + up.evaluations) * float(np.abs(down.v[0]).max())
+    return equal(float(np.abs(down.v - up.v).max()), 0.0, rounding, delta="positive")
+
+
+thm_4_flow_on_one_sheet = thm_4_flow.amend(
     control("two tuples over a singular v, and the same δ", lambda: _SHEETS),
-    amends="Thm 4 (flow)",
-    method="integration",
-    draws=2,
-    show=lambda case: show_filters(case[:2]),
-    says="D = 1, inner strides above one: as long as v(t) is smooth, gradient flow is given by v and δ; where it crosses the singular locus it stays on the sheet of M that θ names",
-)(_flow)
+    id="Thm 4 (flow on one sheet)",
+    cases=_flow_cases,
+)(
+    "D = 1, inner strides above one: as long as v(t) is smooth, gradient flow is given by v and "
+    "δ; where it crosses the singular locus it stays on the sheet of M that θ names"
+)
 
 
 def level_set_rows(net: LinearConvNet, params: Any) -> np.ndarray:
     """The equations ⟨w_{l+1}, ẇ_{l+1}⟩ − ⟨w_l, ẇ_l⟩ = 0 of T_θΘ_δ.   [riemann, Eq 9]"""
-    rows = []
-    for l in range(net.depth - 1):
-        parts = [np.zeros(w.size, int).astype(object) for w in params]
-        parts[l], parts[l + 1] = -params[l].ravel(), params[l + 1].ravel()
-        rows.append(np.concatenate(parts))
+    signs = [{l: -1, l + 1: 1} for l in range(net.depth - 1)]
+    rows = [join(tuple(sign.get(l, 0) * w for l, w in enumerate(params))) for sign in signs]
     return np.array(rows, object).reshape(net.depth - 1, net.n_params)
 
 
@@ -273,26 +206,25 @@ def integer_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     nets = strided_nets()
     for net in nets:
         for size in (1, 3, 20):
-            yield net, integer_filters(net, rng, size)
+            yield net, exact.integer_filters(net, rng, size)
     for _ in range(draws):
         net = nets[rng.integers(len(nets))]
-        yield net, integer_filters(net, rng, 10**4)
-
-
-_SHARED = (RUNNING, (np.array([1, 0, 1], object), np.array([1, 1], object)))
+        yield net, exact.integer_filters(net, rng, 10**4)
 
 
 def _lemma_5_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     """Filters with entries −1, 0, 1, all of them, then larger integers."""
-    yield from ((net, params) for net in SMALLEST for params in signed_filters(net))
+    yield from ((net, params) for net in SMALLEST for params in exact.signed_filters(net))
     yield from integer_cases(rng, draws)
 
 
-@statement(
+@exact.statement(
     "Lem 5",
     _lemma_5_cases,
-    control("filters that share a factor, where v is singular", lambda: _SHARED),
-    show=show_filters,
+    control(
+        "filters that share a factor, where v is singular",
+        lambda: (RUNNING, (np.array([1, 0, 1], object), np.array([1, 1], object))),
+    ),
 )
 def lem_5(case: Any) -> Check:
     """D = 1, inner strides above one: d_θμ restricted to T_θΘ_δ is a bijection onto T_vM for
@@ -305,24 +237,21 @@ def lem_5(case: Any) -> Check:
     J = fs.filter_jacobian(net, params)
     stacked = np.concatenate([J, level_set_rows(net, params)])
     drops = not_smooth(net, net.end_to_end(params))
-    return equal(rank(stacked), net.n_params, drops=drops, hypotheses=hypotheses(net))
+    return equal(exact.rank(stacked), net.n_params, drops=drops)
 
 
-@statement(
+@exact.statement(
     "Lem 5 (Θ_δ)",
     integer_cases,
     control("both filters zero", lambda: (RUNNING, (np.zeros(3, object), np.zeros(2, object)))),
-    show=show_filters,
 )
 def lem_5_level(case: Any) -> Check:
     """Θ_δ is a manifold of dimension dim M with the tangent spaces of Eq 9."""
     net, params = case
     tangents = level_set_tangents(net, tuple(np.asarray(w, float) for w in params)).shape[1]
-    equations = rank(level_set_rows(net, params)) if net.depth > 1 else 0
-    wrong = abs(tangents - fs.neuromanifold_dimension(net)) + abs(
-        net.n_params - equations - fs.neuromanifold_dimension(net)
-    )
-    return equal(wrong, 0, hypotheses=hypotheses(net))
+    equations = exact.rank(level_set_rows(net, params)) if net.depth > 1 else 0
+    dimension = fs.neuromanifold_dimension(net)
+    return equal(abs(tangents - dimension) + abs(net.n_params - equations - dimension), 0)
 
 
 def pushforward(net: LinearConvNet, over: Any, basis: np.ndarray) -> np.ndarray:
@@ -337,7 +266,7 @@ def pushforward(net: LinearConvNet, over: Any, basis: np.ndarray) -> np.ndarray:
     return total / len(over)
 
 
-@statement(
+@exact.in_float64(
     "Cor 6",
     fibre_cases,
     control(
@@ -345,8 +274,6 @@ def pushforward(net: LinearConvNet, over: Any, basis: np.ndarray) -> np.ndarray:
         lambda: (RUNNING, SMOOTH, np.ones(1)),
         factor=2.0,
     ),
-    method="float64",
-    show=show_filters,
 )
 def cor_6(case: Any, factor: float = 1.0) -> Check:
     """D = 1, inner strides above one: the Euclidean metric of Θ_δ pushed forward by μ is K⁻¹ on
@@ -357,14 +284,15 @@ def cor_6(case: Any, factor: float = 1.0) -> Check:
     net, params, delta = case
     v = net.end_to_end(params)
     if drops := not_smooth(net, v):
-        return equal(0.0, 0.0, drops=drops, hypotheses=_covered(net, delta))
+        return equal(0.0, 0.0, drops=drops, delta=_sign_name(delta))
     over = fs.fiber(net, v, delta)
     J = fs.filter_jacobian(net, over[0])
     basis = np.linalg.svd(J)[0][:, : fs.neuromanifold_dimension(net)]
     inverse = np.linalg.inv(basis.T @ fs.filter_kernel(net, over[0]) @ basis)
     pushed = factor * pushforward(net, over, basis)
     gap = float(np.linalg.norm(inverse - pushed) / np.linalg.norm(inverse))
-    return equal(gap, 0.0, 64 * EPS * condition(net, over[0]) ** 2, hypotheses=_covered(net, delta))
+    rounding = 64 * exact.EPS * condition(net, over[0]) ** 2
+    return equal(gap, 0.0, rounding, delta=_sign_name(delta))
 
 
 def lost_digits(matrix: np.ndarray) -> float:
@@ -377,7 +305,7 @@ def lost_digits(matrix: np.ndarray) -> float:
 
 # Beyond this condition number float64 does not tell a positive definite matrix from a degenerate
 # one.
-_DIGITS = -float(np.log10(64 * EPS))
+_DIGITS = -float(np.log10(64 * exact.EPS))
 
 
 def _degenerate(net: LinearConvNet, v: np.ndarray, delta: Any) -> Any:
@@ -389,7 +317,7 @@ def _degenerate(net: LinearConvNet, v: np.ndarray, delta: Any) -> Any:
     return SimpleNamespace(matrix=basis.T @ K @ basis)
 
 
-@statement(
+@exact.in_float64(
     "Cor 6 (metric)",
     fibre_cases,
     control(
@@ -397,8 +325,6 @@ def _degenerate(net: LinearConvNet, v: np.ndarray, delta: Any) -> Any:
         lambda: (RUNNING, SMOOTH, np.ones(1)),
         metric=_degenerate,
     ),
-    method="float64",
-    show=show_filters,
     draws=10,
 )
 def cor_6_metric(case: Any, metric: Callable[..., Any] = fs.metric) -> Check:
@@ -406,18 +332,5 @@ def cor_6_metric(case: Any, metric: Callable[..., Any] = fs.metric) -> Check:
     net, params, delta = case
     v = net.end_to_end(params)
     if drops := not_smooth(net, v):
-        return equal(0.0, 0.0, drops=drops, hypotheses=_covered(net, delta))
-    g = metric(net, v, delta)
-    return at_most(lost_digits(g.matrix), _DIGITS, hypotheses=_covered(net, delta))
-
-
-GROUP = (
-    thm_4_count,
-    thm_4_kernel,
-    thm_4_search,
-    thm_4_flow,
-    lem_5,
-    lem_5_level,
-    cor_6,
-    cor_6_metric,
-)
+        return equal(0.0, 0.0, drops=drops, delta=_sign_name(delta))
+    return at_most(lost_digits(metric(net, v, delta).matrix), _DIGITS, delta=_sign_name(delta))

@@ -4,6 +4,7 @@ can be exchanged.
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import combinations, product
 from math import factorial, prod
 from typing import Any
@@ -14,16 +15,8 @@ from neuromanifold import functionspace as fs
 from neuromanifold.functionspace.polynomial import factor_exactly
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold_papers.check import Check, Drops, at_least, equal, outside
-from neuromanifold_papers.riemann.statements.exact import (
-    differing,
-    hypotheses,
-    integer_filters,
-    line_nets,
-    show_filters,
-    symbols,
-    tensor_nets,
-)
-from neuromanifold_papers.statement import control, statement
+from neuromanifold_papers.riemann.statements import exact
+from neuromanifold_papers.statement import control
 
 SQUARE = LinearConvNet(((2, 2), (2, 2)), ((1, 1), (1, 1)))
 THIN = LinearConvNet(((2, 2, 1), (2, 2, 1)), ((1, 1, 2), (1, 1, 1)))
@@ -46,9 +39,9 @@ def wide_nets() -> list[LinearConvNet]:
     above one, mixed.
     """
     return [
-        *tensor_nets([(2, 2), (3, 2)], [(1, 1), (2, 1), (2, 2)]),
-        *tensor_nets([(2, 2)], [(1, 1), (1, 2)], (3,)),
-        *tensor_nets([(2, 2, 1), (1, 2, 2)], [(1, 1, 1), (1, 1, 2)]),
+        *exact.all_nets([(2, 2), (3, 2)], [(1, 1), (2, 1), (2, 2)]),
+        *exact.all_nets([(2, 2)], [(1, 1), (1, 2)], (3,)),
+        *exact.all_nets([(2, 2, 1), (1, 2, 2)], [(1, 1, 1), (1, 1, 2)]),
         LinearConvNet(((2, 2), (3, 2), (2, 2)), ((1, 1),) * 3),
         LinearConvNet(((2, 2, 2), (2, 2, 2)), ((1, 1, 1),) * 2),
     ]
@@ -58,31 +51,24 @@ def _generic(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     nets = wide_nets()
     for index in range(len(nets) + draws):
         net = nets[index % len(nets)]
-        yield net, integer_filters(net, rng, 10**4)
-
-
-def is_generic(net: LinearConvNet, v: np.ndarray) -> bool:
-    """Whether the filters are irreducible and different, so that they are the factors of v."""
-    return [power for factor, power in factor_exactly(v) if factor.size > 1] == [1] * net.depth
+        yield net, exact.integer_filters(net, rng, 10**4)
 
 
 def not_generic(net: LinearConvNet, v: np.ndarray) -> Drops:
-    """The drop of the rare others: almost every v is generic."""
-    return outside(
-        "the filters are not irreducible and different: v is not generic",
-        when=not is_generic(net, v),
-    )
+    """The drop of the rare v of which the filters are not the factors: almost every v is generic."""
+    powers = [power for factor, power in factor_exactly(v) if factor.size > 1]
+    reason = "the filters are not irreducible and different: v is not generic"
+    return outside(reason, when=powers != [1] * net.depth)
 
 
 LINE_CUBIC = (np.array([[0], [1], [0]], object), np.array([[1], [1]], object))
 """x²y + xy² in layers 3 × 1 and 2 × 1."""
 
 
-@statement(
+@exact.statement(
     "Cor 10",
     _generic,
     control("one size above 1: x²y + xy² in layers 3 × 1 and 2 × 1", lambda: (LINE, LINE_CUBIC)),
-    show=show_filters,
     draws=20,
 )
 def cor_10(case: Any) -> Check:
@@ -90,16 +76,12 @@ def cor_10(case: Any) -> Check:
     scalars and reordering of layers.
     """
     net, params = case
-    v = net.end_to_end(params)
-    return equal(
-        fs.fiber(net, v).factorisations,
-        orders(net),
-        drops=not_generic(net, v),
-        hypotheses=hypotheses(net, like_layers=orders(net) > 1),
-    )
+    v, wanted = net.end_to_end(params), orders(net)
+    found, drops = fs.fiber(net, v).factorisations, not_generic(net, v)
+    return equal(found, wanted, drops=drops, like_layers=wanted > 1)
 
 
-@statement(
+@exact.statement(
     "Obs 11 (a)",
     _generic,
     control(
@@ -109,7 +91,6 @@ def cor_10(case: Any) -> Check:
             (np.array([[1, 1], [1, 1]], object), np.array([[1, 2], [3, 6], [2, 4]], object)),
         ),
     ),
-    show=show_filters,
     draws=0,
 )
 def obs_11_a(case: Any) -> Check:
@@ -120,7 +101,7 @@ def obs_11_a(case: Any) -> Check:
     several = fs.fiber(net, net.end_to_end(params)).factorisations > 1
     like = any(space(net, l) == space(net, m) for l, m in combinations(range(net.depth), 2))
     drops = not_generic(net, net.end_to_end(params))
-    return equal(int(several), int(like), drops=drops, hypotheses=hypotheses(net, like_layers=like))
+    return equal(int(several), int(like), drops=drops, like_layers=like)
 
 
 def _pairs(nets: Any) -> Iterator[Any]:
@@ -143,104 +124,85 @@ def _unlike(case: Any) -> Drops:
 _UNLIKE = control("unlike layers", lambda: (LinearConvNet((2, 2), (2, 1)), 0, 1))
 
 
-def _requires_by_product(case: Any) -> Check:
-    """Of the pairs with t_l ≠ t_L none may be exchangeable: entries of μ that the exchange
-    changes, as polynomials.
-    """
+def _changed(case: Any) -> int:
+    """Entries of μ that the exchange changes, as polynomials."""
     net, l, m = case
-    params = symbols(net.filter_shapes)
-    changed = differing(net.end_to_end(params), net.end_to_end(swapped(params, l, m)))
-    return at_least(changed if net.dilations[l] != net.dilations[m] else 1, 1)
+    params = exact.symbols(net.filter_shapes)
+    return exact.differing(net.end_to_end(params), net.end_to_end(swapped(params, l, m)))
+
+
+def _requires_by_product(case: Any) -> Check:
+    """Of the pairs with t_l ≠ t_L none may be exchangeable."""
+    net, l, m = case
+    return at_least(_changed(case) if net.dilations[l] != net.dilations[m] else 1, 1)
 
 
 _THREE = [
-    *tensor_nets([(2, 2, 1), (1, 2, 2), (2, 2, 2)], [(1, 1, 1), (1, 1, 2), (2, 1, 1), (1, 2, 2)]),
+    *exact.all_nets(
+        [(2, 2, 1), (1, 2, 2), (2, 2, 2)], [(1, 1, 1), (1, 1, 2), (2, 1, 1), (1, 2, 2)]
+    ),
     THIN,
 ]
 
 
-@statement(
+@exact.statement(
     "Obs 11 (a, t)",
-    lambda rng, draws: _pairs([*tensor_nets([(2, 2), (3, 2)], [(1, 1), (2, 1)]), *_THREE]),
+    lambda rng, draws: _pairs([*exact.all_nets([(2, 2), (3, 2)], [(1, 1), (2, 1)]), *_THREE]),
     _UNLIKE,
     confirm=_requires_by_product,
-    show=lambda case: f"nm.{case[0]!r}, {case[1]}, {case[2]}",
 )
-def obs_11_requires(case: Any) -> Check:
+def obs_11_requires(case: Any, least: int = 1) -> Check:
     """Exchanging two layers' filters (11) requires t_l = t_L.
 
-    Where the spaces coincide: is t_l = t_L?
+    Where the spaces coincide: is t_l = t_L, on the axes of at least that size?
     """
     net, l, m = case
-    same = net.dilations[l] == net.dilations[m]
-    return equal(int(same), 1, drops=_unlike(case), hypotheses=hypotheses(net))
+    seen = [k >= least for k in net.filter_shapes[l]]
+    same = np.equal(net.dilations[l], net.dilations[m])[seen].all()
+    return equal(int(same), 1, drops=_unlike(case))
 
 
-@statement(
-    "Obs 11 (a, t), amended",
-    lambda rng, draws: _pairs([*tensor_nets([(2, 2), (3, 2)], [(1, 1), (2, 1)]), *_THREE]),
-    _UNLIKE,
-    amends="Obs 11 (a, t)",
+where_seen = obs_11_requires.amend(least=2)(
+    "Exchanging two layers' filters requires t_l^(m) = t_L^(m) on the axes m where the size exceeds 1."
 )
-def where_seen(case: Any) -> Check:
-    """Exchanging two layers' filters requires t_l^(m) = t_L^(m) on the axes m where the size
-    exceeds 1.
-    """
-    net, l, m = case
-    seen = [k > 1 for k in net.filter_shapes[l]]
-    same = all(
-        a == b for a, b, wide in zip(net.dilations[l], net.dilations[m], seen, strict=True) if wide
-    )
-    return equal(int(same), 1, drops=_unlike(case), hypotheses=hypotheses(net))
 
 
-def _only_higher_by_product(case: Any) -> Check:
-    """In one dimension the exchange should change μ: entries that it changes, as polynomials."""
-    net, l, m = case
-    params = symbols(net.filter_shapes)
-    return at_least(differing(net.end_to_end(params), net.end_to_end(swapped(params, l, m))), 1)
-
-
-@statement(
+@exact.statement(
     "Obs 11 (a, D)",
     lambda rng, draws: _pairs(
-        [*line_nets((2, 3), (1, 2), (2, 3)), *tensor_nets([(2, 2)], [(1, 1), (2, 1)])]
+        [*exact.all_nets((2, 3), (1, 2), (2, 3)), *exact.all_nets([(2, 2)], [(1, 1), (2, 1)])]
     ),
     control("three dimensions asked of two", lambda: (SQUARE, 0, 1), least=3),
-    confirm=_only_higher_by_product,
-    show=lambda case: f"nm.{case[0]!r}, {case[1]}, {case[2]}",
+    confirm=lambda case: at_least(_changed(case), 1),  # in one dimension it should change μ
 )
 def obs_11_line(case: Any, least: int = 2) -> Check:
     """t_l = t_L with l < L can only happen if D > 1."""
     net, l, m = case
     drops = outside("t_l ≠ t_L", when=net.dilations[l] != net.dilations[m])
-    return at_least(net.dimension, least, drops=drops, hypotheses=hypotheses(net))
+    return at_least(net.dimension, least, drops=drops)
 
 
-@statement(
-    "Obs 11 (a, D), amended",
-    lambda rng, draws: _pairs(line_nets((2, 3), (2, 3), (2, 3, 4))),
+@obs_11_line.amend(
     control("stride one", lambda: (LinearConvNet((2, 2), (1, 1)), 0, 1)),
-    amends="Obs 11 (a, D)",
+    cases=lambda rng, draws: _pairs(exact.all_nets((2, 3), (2, 3), (2, 3, 4))),
 )
 def strides_apart(case: Any) -> Check:
     """D = 1 and inner strides above one: t_l ≠ t_L for l < L."""
     net, l, m = case
-    return equal(int(net.dilations[l] != net.dilations[m]), 1, hypotheses=hypotheses(net))
+    return equal(int(net.dilations[l] != net.dilations[m]), 1)
 
 
-@statement(
+@exact.statement(
     "Obs 11 (b)",
     lambda rng, draws: (
         case
-        for case in _pairs([*wide_nets(), THIN, *line_nets((2, 3), (1, 2), (2, 3))])
+        for case in _pairs([*wide_nets(), THIN, *exact.all_nets((2, 3), (1, 2), (2, 3))])
         if space(case[0], case[1]) == space(case[0], case[2])
     ),
     control(
         "equal shapes, but stride 2 between them",
         lambda: (LinearConvNet(((2, 2), (2, 2)), ((2, 1), (1, 1))), 0, 1),
     ),
-    show=lambda case: f"nm.{case[0]!r}, {case[1]}, {case[2]}",
 )
 def obs_11_b(case: Any) -> Check:
     """Exchanging the filters of two layers with the same space changes neither μ nor the NTK.
@@ -248,44 +210,42 @@ def obs_11_b(case: Any) -> Check:
     Entries of μ and of K that the exchange changes, as polynomials.
     """
     net, l, m = case
-    params = symbols(net.filter_shapes)
+    params = exact.symbols(net.filter_shapes)
     other = swapped(params, l, m)
-    wrong = differing(net.end_to_end(params), net.end_to_end(other))
-    wrong += differing(fs.filter_kernel(net, params), fs.filter_kernel(net, other))
-    return equal(wrong, 0, hypotheses=hypotheses(net))
+    wrong = exact.differing(net.end_to_end(params), net.end_to_end(other))
+    wrong += exact.differing(fs.filter_kernel(net, params), fs.filter_kernel(net, other))
+    return equal(wrong, 0)
 
 
 def coincide(net: LinearConvNet, l: int, m: int) -> bool:
     """k_l = k_L, and the strides between them are one on every axis with a size above 1."""
+    return _coincide(net, l, m, 2)
+
+
+def _coincide(net: LinearConvNet, l: int, m: int, least: int) -> bool:
     shape = net.filter_shapes[l]
-    strides = net.strides[l:m]
-    return shape == net.filter_shapes[m] and all(
-        s[a] == 1 for s in strides for a, k in enumerate(shape) if k > 1
-    )
-
-
-def one_on_all_axes(net: LinearConvNet, l: int, m: int) -> bool:
-    """k_l = k_L, and the strides between them are one, on axes of size 1 too."""
-    return net.filter_shapes[l] == net.filter_shapes[m] and all(
-        set(s) == {1} for s in net.strides[l:m]
-    )
+    between = np.array(net.strides[l:m])[:, np.array(shape) >= least]
+    return shape == net.filter_shapes[m] and bool((between == 1).all())
 
 
 def _all_shapes(D: int, largest: int) -> list[tuple[int, ...]]:
     return [shape for shape in product(range(1, largest + 1), repeat=D) if prod(shape) > 1]
 
 
-@statement(
+@exact.statement(
     "Obs 11 (c)",
     lambda rng, draws: _pairs(
         [
-            *line_nets((2, 3, 4), (1, 2, 3), (2, 3)),
-            *tensor_nets(_all_shapes(2, 3), [(1, 1), (1, 2), (2, 1), (2, 2)]),
-            *tensor_nets(_all_shapes(3, 2), list(product((1, 2), repeat=3))),
+            *exact.all_nets((2, 3, 4), (1, 2, 3), (2, 3)),
+            *exact.all_nets(_all_shapes(2, 3), [(1, 1), (1, 2), (2, 1), (2, 2)]),
+            *exact.all_nets(_all_shapes(3, 2), list(product((1, 2), repeat=3))),
         ]
     ),
-    control("the strides asked to be one on all axes", lambda: (THIN, 0, 1), rule=one_on_all_axes),
-    show=lambda case: f"nm.{case[0]!r}, {case[1]}, {case[2]}",
+    control(
+        "the strides asked to be one on all axes",
+        lambda: (THIN, 0, 1),
+        rule=partial(_coincide, least=1),
+    ),
 )
 def obs_11_c(case: Any, rule: Callable[[LinearConvNet, int, int], bool] = coincide) -> Check:
     """Two layers' spaces coincide exactly when k_l = k_L and, on axes with a size above 1, the
@@ -295,6 +255,3 @@ def obs_11_c(case: Any, rule: Callable[[LinearConvNet, int, int], bool] = coinci
     same = space(net, l) == space(net, m)
     wrong = int(same != rule(net, l, m)) + int(same != fs.swappable(net, l, m))
     return equal(wrong, 0, D=net.dimension, H=net.depth, coincide=same)
-
-
-GROUP = (cor_10, obs_11_a, obs_11_requires, obs_11_line, obs_11_b, obs_11_c)

@@ -2,7 +2,7 @@
 A.6
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from neuromanifold_papers.check import Check, at_most, equal
-from neuromanifold_papers.statement import control, statement
+from neuromanifold_papers.check import EPS, Check, at_most, equal
+from neuromanifold_papers.statement import control, in_float64, statement
 
-_EPS = float(np.finfo(np.float64).eps)
 Rows = tuple[tuple[int, ...], ...]
 
 
@@ -52,7 +51,7 @@ def stretches(rng: np.random.Generator, count: int) -> Iterator[Stretch]:
 def _by_singular_values(case: Stretch) -> Check:
     gamma, rows = np.diag(np.array(case.factors, float)), np.array(case.gradients, float)
     ratios = np.linalg.norm(rows @ gamma, axis=1) / np.linalg.norm(rows, axis=1)
-    return at_most(float(np.linalg.norm(gamma, 2)), float(ratios.max()), 16 * _EPS)
+    return at_most(float(np.linalg.norm(gamma, 2)), float(ratios.max()), 16 * EPS)
 
 
 @statement(
@@ -65,30 +64,21 @@ def _by_singular_values(case: Stretch) -> Check:
     ),
     confirm=_by_singular_values,
 )
-def eq_18(
-    case: Stretch, allowed: Callable[[Stretch], Fraction] = lambda case: case.least_c
-) -> Check:
+def eq_18(case: Stretch, allowed: Any = lambda case: case.least_c) -> Check:
     """‖Γ∇F‖ ≤ C‖∇F‖ for all inputs (Eq. 17) requires ‖Γ‖ ≤ C.
 
     ‖Γ‖² ≤ C², with the least C that Eq. 17 allows.
     """
-    return at_most(max(c * c for c in case.factors), allowed(case), hypotheses=case.hypotheses)
+    return at_most(max(c * c for c in case.factors), allowed(case))
 
 
-@statement(
-    "Eq 18 (amended)",
-    stretches,
-    control("twice ‖Γ∇F‖", lambda: Stretch(((1, 1),), (2, 2)), factor=4),
-    amends="Eq 18",
-)
+@eq_18.amend(control("twice ‖Γ∇F‖", lambda: Stretch(((1, 1),), (2, 2)), factor=4))
 def implied(case: Stretch, factor: int = 1) -> Check:
     """‖Γ‖ ≤ C implies ‖Γ∇F‖ ≤ C‖∇F‖ for all inputs.
 
     ‖Γ∇F‖² ≤ ‖Γ‖²‖∇F‖² for every input.
     """
-    return at_most(
-        factor * case.least_c, max(c * c for c in case.factors), hypotheses=case.hypotheses
-    )
+    return at_most(factor * case.least_c, max(c * c for c in case.factors))
 
 
 Matrix = tuple[tuple[float, ...], ...]
@@ -116,21 +106,13 @@ class Twin:
         return {"inputs": self.inputs, "width": self.width}
 
 
-Rates = Callable[[tuple[int, ...]], tuple[list[float], list[float]]]
-
-
 def one_rate(widths: tuple[int, ...]) -> tuple[list[float], list[float]]:
     """η = 1/n for all weights and all biases, n the smallest hidden layer.   [teleport, Eq. 32]"""
     n = min(widths[1:-1])
     return [1 / n] * (len(widths) - 1), [1 / n] * (len(widths) - 1)
 
 
-def rate_by_layer(widths: tuple[int, ...]) -> tuple[list[float], list[float]]:
-    """1/n_l for the weights that read layer l, 1 for the biases."""
-    return [1 / n for n in widths[:-1]], [1.0] * (len(widths) - 1)
-
-
-def kernels(case: Twin, rates: Rates) -> tuple[np.ndarray, np.ndarray]:
+def kernels(case: Twin, rates: Any) -> tuple[np.ndarray, np.ndarray]:
     """Both kernels on three inputs: rate 1 for all NTK parameters, `rates` for the standard ones."""
     import jax
     import jax.numpy as jnp
@@ -146,30 +128,16 @@ def kernels(case: Twin, rates: Rates) -> tuple[np.ndarray, np.ndarray]:
         return z[0]
 
     def kernel(params: Any, scales: Any, speeds: Any) -> np.ndarray:
-        rows = [jax.grad(output)(params, scales, z) for z in x]
-        flat = [
-            [
-                rate**0.5 * part
-                for layer, pair in zip(row, speeds, strict=True)
-                for part, rate in zip(layer, pair, strict=True)
-            ]
-            for row in rows
-        ]
-        matrix = np.array([np.concatenate([part.ravel() for part in row]) for row in flat])
+        rates = [rate**0.5 for pair in speeds for rate in pair]
+        rows = [jax.tree.leaves(jax.grad(output)(params, scales, z)) for z in x]
+        flat = [[(r * part).ravel() for r, part in zip(rates, row, strict=True)] for row in rows]
+        matrix = np.array([np.concatenate(parts) for parts in flat])
         return matrix @ matrix.T
 
     with jax.enable_x64(True):
         ntk = kernel(theta, [a**-0.5 for a, _ in pairs], [(1.0, 1.0)] * 3)
-        standard = [
-            (weight / a**0.5, bias) for (weight, bias), (a, _) in zip(theta, pairs, strict=True)
-        ]
+        standard = [(W / a**0.5, b) for (W, b), (a, _) in zip(theta, pairs, strict=True)]
         return ntk, kernel(standard, [1.0] * 3, list(zip(*rates(widths), strict=True)))
-
-
-def same_kernel(case: Twin, rates: Rates) -> Check:
-    ntk, standard = kernels(case, rates)
-    gap = float(np.abs(ntk - standard).max() / np.abs(ntk).max())
-    return equal(gap, 0.0, 1e3 * _EPS, hypotheses=case.hypotheses)
 
 
 def _by_hand(case: Twin) -> Check:
@@ -182,67 +150,49 @@ def _by_hand(case: Twin) -> Check:
     return equal(ntk, Fraction(n * v * v * 2 + n + 1, n))
 
 
-def _twins(rng: np.random.Generator, count: int) -> list[Twin]:
-    return [Twin(n, width, seed) for n in (1, 3) for width in (2, 20) for seed in (0, 1)]
-
-
-_PROOF = "W = θ/√n_l has ∂F/∂θ = ∂F/∂W/√n_l, so that the rate 1 on θ is 1/n_l on W."
-
-
-@statement(
+@in_float64(
     "A.6 (parametrisations)",
-    _twins,
+    [Twin(n, width, seed) for n in (1, 3) for width in (2, 20) for seed in (0, 1)],
     control(
-        "the rate 1 for all, three inputs",
-        lambda: Twin(3, 20, 0),
-        rates=lambda widths: ([1.0] * 3, [1.0] * 3),
+        "the rate 2 for all, at width 1",
+        lambda: Twin(1, 1, 0),
+        rates=lambda widths: ([2.0] * 3, [2.0] * 3),
     ),
-    method="float64",
     confirm=_by_hand,
 )
 def a_6(case: Any, rates: Any = one_rate) -> Check:
     """The standard parametrisation with learning rate 1/n (Eqs. 31, 32) and the NTK
     parametrisation with rate 1 (Eqs. 34, 35) give the same kernel.
     """
-    return same_kernel(case, rates)
+    ntk, standard = kernels(case, rates)
+    return equal(float(np.abs(ntk - standard).max() / np.abs(ntk).max()), 0.0, 1e3 * EPS)
+
+
+a_6_a_rate_for_each_layer = a_6.amend(
+    control("one rate 1/n for all, three inputs", lambda: Twin(3, 20, 0), rates=one_rate),
+    id="A.6 (a rate for each layer)",
+    rates=lambda widths: ([1 / n for n in widths[:-1]], [1.0] * (len(widths) - 1)),
+)("The same, with the rate 1/n_l for the weights that read layer l and 1 for biases.")
 
 
 @statement(
-    "A.6 (a rate for each layer)",
-    _twins,
-    control("one rate 1/n for all, three inputs", lambda: Twin(3, 20, 0), rates=one_rate),
-    amends="A.6 (parametrisations)",
-    method="float64",
-    proof=_PROOF,
-)
-def a_6_a_rate_for_each_layer(case: Any, rates: Any = rate_by_layer) -> Check:
-    """The same, with the rate 1/n_l for the weights that read layer l and 1 for biases."""
-    return same_kernel(case, rates)
-
-
-def _variances(case: tuple[int, int], divisor: int = 1) -> Check:
-    """Of the first pre-activation at |x|² = 1: 1/n_0 in standard, 1/n_k in NTK parametrisation."""
-    return equal(Fraction(1, case[divisor]), Fraction(1, case[0]), hypotheses={"n_0": case[0]})
-
-
-_WIDTHS = lambda rng, count: [(a, b) for a in (1, 2, 3) for b in (4, 5)]  # noqa: E731
-eq_33 = statement(
     "Eq 33",
-    _WIDTHS,
-    control("n_1 = 2n_0", lambda: (2, 4)),
+    list(product((1, 2, 3), (4, 5))),
+    control("n_1 = 2n_0", lambda: (2, 4), passes=lambda: (2, 2)),
     confirm=lambda case: equal(
         float(np.random.default_rng(0).normal(size=10**5).var() / case[1]), 1 / case[0], 0.05
     ),
-    says="in NTK parametrisation the first layer is divided by √n_1, which with θ ~ 1 gives the network of Eq. 31, whose first weights are of size 1/√n_0",
-)(_variances)
-
-
-@statement(
-    "Eq 33 (amended)",
-    _WIDTHS,
-    control("divided by √n_1", lambda: (2, 4), divisor=1),
-    amends="Eq 33",
 )
-def eq_33_amended(case: Any, divisor: Any = 0) -> Check:
-    """Divided by √n_0 the first pre-activation has the same distribution in both."""
-    return _variances(case, divisor)
+def eq_33(case: tuple[int, int], divisor: int = 1) -> Check:
+    """In NTK parametrisation the first layer is divided by √n_1, which with θ ~ 1 gives the network of
+    Eq. 31, whose first weights are of size 1/√n_0.
+
+    The variance of the first pre-activation at |x|² = 1: 1/n_k in NTK, 1/n_0 in standard
+    parametrisation.
+    """
+    return equal(Fraction(1, case[divisor]), Fraction(1, case[0]), hypotheses={"n_0": case[0]})
+
+
+eq_33_amended = eq_33.amend(control("divided by √n_1", lambda: (2, 4), divisor=1), divisor=0)(
+    "Divided by √n_0 the first pre-activation has the same distribution in both."
+)

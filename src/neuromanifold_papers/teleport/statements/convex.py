@@ -14,7 +14,6 @@ from neuromanifold_papers.check import Check, at_least, at_most, inside
 from neuromanifold_papers.statement import control, statement
 from neuromanifold_papers.teleport.statements.exact import rationals
 
-ROW = "Eq 87"
 ONE, HALF = Fraction(1), Fraction(1, 2)
 
 
@@ -171,9 +170,7 @@ def _decrease(case: Step) -> Check:
     L(s+1) − L(s) ≥ −fᵀΘf/|X|: a convex function lies above its tangents.
     """
     bound = -case.form() / len(case.outputs)
-    return at_least(
-        decrease(case), bound, case.tolerance * (1 + abs(float(bound))), hypotheses=case.hypotheses
-    )
+    return at_least(decrease(case), bound, case.tolerance * (1 + abs(float(bound))))
 
 
 @statement(
@@ -186,102 +183,69 @@ def _decrease(case: Step) -> Check:
     ),
     confirm=_printed_by_jax,
 )
-def eq_87(case: Step, change: Callable[[Step], Any] = decrease) -> Check:
-    """L(s+1) − L(s) ≤ −f(s)ᵀΘf(s) for every differentiable convex loss.
-
-    L(s+1) − L(s) ≤ −fᵀΘf.
-    """
-    return at_most(
-        change(case),
-        -case.form(),
-        case.tolerance * (1 + abs(float(case.form()))),
-        hypotheses=case.hypotheses,
-    )
+def eq_87(case: Step, change: Any = decrease) -> Check:
+    """L(s+1) − L(s) ≤ −f(s)ᵀΘf(s) for every differentiable convex loss."""
+    return at_most(change(case), -case.form(), case.tolerance * (1 + abs(float(case.form()))))
 
 
-def contraction(case: Step, curvature: Any = None) -> Check:
-    """‖f(s)‖²/‖f(0)‖² ≥ (1 − κA)^{2s} for s = 1, 2, 3, at the step with the least slack; as
-    printed κ = 1.
-    """
-    squares = [f @ f for f in map(case.signal, case.run(3))]
-    a = case.alignment * (1 if curvature is None else curvature)
-    lefts = [value / squares[0] for value in squares]
-    left, right = min(
-        ((lefts[s], (1 - a) ** (2 * s)) for s in (1, 2, 3)), key=lambda pair: pair[0] - pair[1]
-    )
-    return at_least(left, right, case.tolerance, comparisons=3, hypotheses=case.hypotheses)
+def _slowest(signals: list[np.ndarray], a: Any) -> tuple[Any, Any]:
+    """‖f(s)‖²/‖f(0)‖² and (1 − A)^{2s}, s = 1, 2, 3, at the step with the least slack."""
+    squares = [f @ f for f in signals]
+    pairs = [(squares[s] / squares[0], (1 - a) ** (2 * s)) for s in (1, 2, 3)]
+    return min(pairs, key=lambda pair: pair[0] - pair[1])
 
 
 def _contraction_by_jax(case: Step) -> Check:
     _, signals, _ = _by_jax(case, 3)
-    a = float(signals[0] @ np.array(case.kernel, float) @ signals[0] / (signals[0] @ signals[0]))
-    norms = [float(f @ f / (signals[0] @ signals[0])) for f in signals]
-    left, right = min(
-        ((norms[s], (1 - a) ** (2 * s)) for s in (1, 2, 3)), key=lambda pair: pair[0] - pair[1]
-    )
-    return at_least(left, right, 1e-10)
+    left, right = _slowest(signals, _alignment_by_jax(case, signals[0]))
+    return at_least(float(left), float(right), 1e-10)
 
 
-def quadratic_steps(rng: np.random.Generator, count: int) -> Iterator[Step]:
-    """The steps with losses κF²/2."""
-    return (case for case in steps(rng, 4 * count) if case.loss in CURVATURES)
+def _alignment_by_jax(case: Step, f: np.ndarray) -> float:
+    return float(f @ np.array(case.kernel, float) @ f / (f @ f))
 
 
-eq_87_contraction = statement(
-    "Eq 87 (contraction)",
-    steps,
-    control(
-        "(1 − A/2)^s for C = F²/2, Θ = ½", lambda: Step("F²/2", (ONE,), ((HALF,),)), curvature=HALF
-    ),
-    confirm=_contraction_by_jax,
-    says="for every differentiable convex loss f contracts no faster than (1 − A)^s: ‖f(s)‖² ≥ (1 − A)^{2s}‖f(0)‖², as in Eq. 84",
-)(contraction)
+_HALF_STEP = lambda: Step("F²/2", (ONE,), ((HALF,),))  # noqa: E731
 
 
 @statement(
-    "Eq 87 (contraction, amended)",
-    quadratic_steps,
-    control("κ = 1 for C = F²", lambda: Step("F²", (ONE,), ((HALF,),)), curvatures={"F²": ONE}),
-    amends="Eq 87 (contraction)",
+    "Eq 87 (contraction)",
+    steps,
+    control("(1 − A/2)^s for C = F²/2, Θ = ½", _HALF_STEP, curvatures={"F²/2": HALF}),
+    confirm=_contraction_by_jax,
 )
-def eq_87_contraction_amended(case: Any, curvatures: Any = CURVATURES) -> Check:
-    """For C = κ‖F − y‖²/2, f contracts no faster than |1 − κA|^s."""
-    return contraction(case, curvatures[case.loss])
+def eq_87_contraction(case: Step, curvatures: Any = None) -> Check:
+    """For every differentiable convex loss f contracts no faster than (1 − A)^s: ‖f(s)‖² ≥ (1 −
+    A)^{2s}‖f(0)‖², as in Eq. 84.
+    """
+    a = case.alignment * (curvatures[case.loss] if curvatures else 1)
+    left, right = _slowest(list(map(case.signal, case.run(3))), a)
+    return at_least(left, right, case.tolerance, comparisons=3)
 
 
-def first_step(a: Any) -> Any:
-    """1 − 2A."""
-    return 1 - 2 * a
+eq_87_contraction_amended = eq_87_contraction.amend(
+    control("κ = 1 for C = F²", lambda: Step("F²", (ONE,), ((HALF,),)), curvatures={"F²": ONE}),
+    cases=lambda rng, count: (case for case in steps(rng, 4 * count) if case.loss in CURVATURES),
+    curvatures=CURVATURES,
+)("For C = κ‖F − y‖²/2, f contracts no faster than |1 − κA|^s.")
 
 
 def _decrease_by_jax(case: Step) -> Check:
     _, signals, values = _by_jax(case, 1)
-    a = float(signals[0] @ np.array(case.kernel, float) @ signals[0] / (signals[0] @ signals[0]))
-    return at_least(values[1] / values[0], 1 - 2 * a, 1e-10)
+    return at_least(values[1] / values[0], 1 - 2 * _alignment_by_jax(case, signals[0]), 1e-10)
 
 
 @statement(
     "Eq 87 (initial decrease)",
     steps,
-    control(
-        "1 − A for C = F²/2, Θ = ½", lambda: Step("F²/2", (ONE,), ((HALF,),)), bound=lambda a: 1 - a
-    ),
+    control("1 − A for C = F²/2, Θ = ½", _HALF_STEP, factor=1),
     confirm=_decrease_by_jax,
 )
-def eq_87_rate(case: Step, bound: Callable[[Any], Any] = first_step) -> Check:
+def eq_87_rate(case: Step, factor: int = 2) -> Check:
     """For every differentiable convex loss the first step obeys the bound of Proposition F.1,
     L(1)/L(0) ≥ 1 − 2A.
-
-    L(1)/L(0) ≥ 1 − 2A, the bound of Proposition F.1 at the first step.
     """
     before, after = (case.value(outputs) for outputs in case.run(1))
     if before <= 0:
-        return at_least(
-            0, 0, drops=inside("L(0) ≤ 0, where the ratio says nothing"), hypotheses=case.hypotheses
-        )
-    return at_least(
-        after / before, bound(case.alignment), case.tolerance, hypotheses=case.hypotheses
-    )
-
-
-CONVEX = (eq_87, eq_87_contraction, eq_87_rate)
+        return at_least(0, 0, drops=inside("L(0) ≤ 0, where the ratio says nothing"))
+    return at_least(after / before, 1 - factor * case.alignment, case.tolerance)

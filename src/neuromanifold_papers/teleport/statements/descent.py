@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.tangent.prediction.alignment import alignment
-from neuromanifold_papers.check import Check, at_least, at_most, equal
-from neuromanifold_papers.statement import control, statement
+from neuromanifold_papers.check import EPS, Check, at_least, at_most, equal
+from neuromanifold_papers.statement import control, in_float64, statement
 from neuromanifold_papers.teleport.statements.exact import rationals
 
-_EPS = float(np.finfo(np.float64).eps)
 STEPS = tuple(range(7))
 Vector = tuple[Fraction, ...]
 
@@ -90,10 +89,11 @@ def line(a: Fraction, s: int) -> Fraction:
     return 1 - 2 * s * a
 
 
-def worst(lefts: Sequence[Any], rights: Sequence[Any], case: Descent) -> Check:
-    """left ≥ right at every step: the step with the least slack, exactly."""
-    left, right = min(zip(lefts, rights, strict=True), key=lambda pair: pair[0] - pair[1])
-    return at_least(left, right, comparisons=len(STEPS), hypotheses=case.hypotheses)
+def worst(lefts: Sequence[Any], bound: Any, a: Fraction) -> Check:
+    """left ≥ bound(A, s) at every step s: the step with the least slack, exactly."""
+    pairs = [(left, bound(a, s)) for s, left in enumerate(lefts)]
+    left, right = min(pairs, key=lambda pair: pair[0] - pair[1])
+    return at_least(left, right, comparisons=len(pairs))
 
 
 HALF = Descent(((Fraction(1, 2),),), (Fraction(1),))
@@ -104,23 +104,19 @@ HALF = Descent(((Fraction(1, 2),),), (Fraction(1),))
     spectra,
     control("(1 − A/2)^{2s} at Θ = ½", lambda: HALF, bound=lambda a, s: floor(a / 2, s)),
 )
-def p_f_1(case: Descent, bound: Callable[[Fraction, int], Fraction] = floor) -> Check:
+def p_f_1(case: Descent, bound: Any = floor) -> Check:
     """L(s)/L(0) ≥ (1 − A)^{2s} for f(s+1) = (I − Θ)f(s), whatever the spectrum of Θ."""
-    return worst(ratios(case), [bound(case.alignment, s) for s in STEPS], case)
+    return worst(ratios(case), bound, case.alignment)
 
 
 @statement(
     "P F.1 (2)",
     spectra,
-    control(
-        "1 − sA in place of 1 − 2sA at A = ½, s = 1", lambda: HALF, bound=lambda a, s: 1 - s * a
-    ),
+    control("1 − sA for 1 − 2sA at A = ½, s = 1", lambda: HALF, bound=lambda a, s: 1 - s * a),
 )
-def p_f_1_line(case: Descent, bound: Callable[[Fraction, int], Fraction] = line) -> Check:
+def p_f_1_line(case: Descent, bound: Any = line) -> Check:
     """(1 − A)^{2s} ≥ 1 − 2sA, for A ≥ 1 too."""
-    return worst(
-        [floor(case.alignment, s) for s in STEPS], [bound(case.alignment, s) for s in STEPS], case
-    )
+    return worst([floor(case.alignment, s) for s in STEPS], bound, case.alignment)
 
 
 def rate_bound(a: float) -> float:
@@ -128,48 +124,17 @@ def rate_bound(a: float) -> float:
     return float(-2 * np.log1p(-a)) if a < 1 else float("inf") if a == 1 else float("nan")
 
 
-_BEYOND = 700.0
-"""Rates above this are not told apart from infinite ones."""
-
-
-def rate_check(case: Descent, bound: Callable[[float], float]) -> Check:
-    """−ln(L(s)/L(0))/s at the step where it is largest; where L = 0 it is infinite."""
-    rates = [
-        -float(np.log(float(value))) / s if value else _BEYOND
-        for s, value in enumerate(ratios(case))
-        if s
-    ]
-    right = bound(float(case.alignment))
-    tolerance = 16 * _EPS * (1 + abs(right)) if abs(right) < _BEYOND else 0.0
-    left, right = (min(value, _BEYOND) for value in (max(rates), right))
-    return at_most(left, right, tolerance, comparisons=len(rates), hypotheses=case.hypotheses)
-
-
-@statement(
+@in_float64(
     "P F.1 (4)",
-    lambda rng, count: [
-        *(2.0**-k for k in range(1, 21)),
-        *rng.uniform(0.0, 0.99, count).tolist(),
-    ],
+    lambda rng, count: [2.0**-k for k in range(1, 21)] + rng.uniform(0.0, 0.99, count).tolist(),
     control("A + O(A²) at A = 1/1024", lambda: 2.0**-10, slope=1.0),
-    method="float64",
 )
 def p_f_1_expansion(a: float, slope: float = 2.0) -> Check:
     """2 ln(1/(1 − A)) = 2A + O(A²).
 
     |2 ln(1/(1 − A)) − 2A| ≤ A²/(1 − A): what O(A²) means.
     """
-    return at_most(abs(rate_bound(a) - slope * a) / a**2, 1 / (1 - a), 64 * _EPS / a, A=a)
-
-
-def weighted_mean(case: Descent) -> Any:
-    """Σ w_i λ_i, w_i = v_i²/‖v‖²: the rational A."""
-    return case.alignment
-
-
-def plain_mean(case: Descent) -> Any:
-    """The mean of the eigenvalues, each with the same weight."""
-    return case.matrix.trace() / len(case.start)
+    return at_most(abs(rate_bound(a) - slope * a) / a**2, 1 / (1 - a), 64 * EPS / a, A=a)
 
 
 def _linear(params: Any, x: Any) -> Any:
@@ -180,7 +145,7 @@ def _half(prediction: Any, target: Any) -> Any:
     return ((prediction - target) ** 2).sum() / 2
 
 
-@statement(
+@in_float64(
     "P F.1 (A)",
     lambda rng, count: (case for case in spectra(rng, count) if len(case.start) <= 2),
     control(
@@ -188,11 +153,10 @@ def _half(prediction: Any, target: Any) -> Any:
         lambda: Descent(
             ((Fraction(0), Fraction(0)), (Fraction(0), Fraction(3))), (Fraction(1), Fraction(3))
         ),
-        mean=plain_mean,
+        mean=lambda case: case.matrix.trace() / len(case.start),
     ),
-    method="float64",
 )
-def p_f_1_a(case: Descent, mean: Callable[[Descent], Any] = weighted_mean) -> Check:
+def p_f_1_a(case: Descent, mean: Any = lambda case: case.alignment) -> Check:
     """Σ w_i λ_i with w_i = v_i²/‖v‖² is A (Eq. 83), which the library computes.
 
     The library's A, of the linear model whose kernel is Θ, against the rational one.
@@ -202,7 +166,7 @@ def p_f_1_a(case: Descent, mean: Callable[[Descent], Any] = weighted_mean) -> Ch
     f = np.array(case.start, float)[:, None]
     found = alignment(_linear, np.zeros(root.shape[1]), root, -f, loss=_half)
     scale = 1 + float(case.alignment)
-    return equal(found / scale, float(mean(case)) / scale, 1e3 * _EPS, hypotheses=case.hypotheses)
+    return equal(found / scale, float(mean(case)) / scale, 1e3 * EPS)
 
 
 @dataclass(frozen=True)
@@ -213,10 +177,8 @@ class Setup:
     start: Vector
 
     def __str__(self) -> str:
-        return (
-            f"J = {[[str(v) for v in row] for row in self.jacobian]}; f = "
-            f"{[str(v) for v in self.start]}"
-        )
+        rows = [list(map(str, row)) for row in self.jacobian]
+        return f"J = {rows}; f = {list(map(str, self.start))}"
 
 
 def setups(rng: np.random.Generator, count: int) -> Iterator[Setup]:
@@ -229,12 +191,17 @@ def setups(rng: np.random.Generator, count: int) -> Iterator[Setup]:
         yield Setup(tuple(map(tuple, rows)), tuple(map(Fraction, f.tolist())))
 
 
-def gradient_step(case: Setup) -> np.ndarray:
-    """f after one step of gradient descent on L = ‖f‖²/2|X| by the parameters: what training
-    does.   [teleport, Eq. 9, 10]
+def half_mean(f: np.ndarray) -> Any:
+    """L = Σ C/|X| with C = (F − y)²/2.   [teleport, Eq. 13]"""
+    return f @ f / (2 * len(f))
+
+
+def gradient_step(case: Setup, loss: Callable[[np.ndarray], Any] = half_mean) -> np.ndarray:
+    """f after one step of gradient descent by the parameters: what training does. The gradient of a
+    quadratic loss is its central difference with step 1.   [teleport, Eq. 9, 10]
     """
     rows, f = np.array(case.jacobian, object), np.array(case.start, object)
-    gradient = rows.T @ f / len(f)
+    gradient = np.array([(loss(f + column) - loss(f - column)) / 2 for column in rows.T])
     return f - rows @ gradient
 
 
@@ -244,16 +211,8 @@ def kernel_step(case: Setup, samples: int) -> np.ndarray:
     return f - rows @ (rows.T @ f) / samples
 
 
-def setup_check(case: Setup, samples: int, step: Callable[[Setup], np.ndarray]) -> Check:
-    difference = max(abs(v) for v in step(case) - kernel_step(case, samples))
-    return equal(difference, 0, hypotheses={"|X|": len(case.start)})
-
-
-_NO_STEP = control(
-    "no step at all",
-    lambda: Setup(((Fraction(1),),), (Fraction(1),)),
-    step=lambda case: np.array(case.start, object),
-)
+_ONE = lambda: Setup(((Fraction(1),),), (Fraction(1),))  # noqa: E731
+_NO_STEP = control("no step at all", _ONE, step=lambda case: np.array(case.start, object))
 
 
 def _setup_in_floats(case: Setup) -> Check:
@@ -272,17 +231,24 @@ def _setup_in_floats(case: Setup) -> Check:
 
 
 @statement("P F.1 (setup)", setups, _NO_STEP, confirm=_setup_in_floats)
-def p_f_1_setup(case: Any, step: Any = gradient_step) -> Check:
+def p_f_1_setup(case: Setup, step: Any = gradient_step, samples: Any = lambda case: 1) -> Check:
     """With the setup of Section 2.2, training in the linear limit is f(s+1) = (I − Θ)f(s) (Eq.
     74).
     """
-    return setup_check(case, 1, step)
+    difference = max(abs(v) for v in step(case) - kernel_step(case, samples(case)))
+    return equal(difference, 0, hypotheses={"|X|": len(case.start)})
 
 
-@statement("P F.1 (setup, amended)", setups, _NO_STEP, amends="P F.1 (setup)")
-def p_f_1_setup_amended(case: Any, step: Any = gradient_step) -> Check:
-    """Training in the linear limit is f(s+1) = (I − Θ/|X|)f(s), as Eq. 14 has it."""
-    return setup_check(case, len(case.start), step)
+p_f_1_setup_amended = p_f_1_setup.amend(samples=lambda case: len(case.start))(
+    "Training in the linear limit is f(s+1) = (I − Θ/|X|)f(s), as Eq. 14 has it."
+)
+
+eq_14 = statement(
+    "Eq 14",
+    setups,
+    control("C = F²", _ONE, step=lambda case: gradient_step(case, lambda f: 2 * half_mean(f))),
+    says="for halved squared errors f = F − y, and in the linear limit Δf = −Θf/|X|",
+)(p_f_1_setup_amended.measure)
 
 
 @dataclass(frozen=True)
@@ -336,23 +302,14 @@ def _half_batches(momentum: int) -> Callable[[], Stochastic]:
     return lambda: Stochastic(Descent(two, (Fraction(1), Fraction(1))), 2, Fraction(momentum, 4))
 
 
-def _expected(case: Stochastic, bound: Callable[[Fraction, int], Fraction]) -> Check:
-    lefts = expected_ratios(case)
-    rights = [bound(case.full.alignment, s) for s in FEW_STEPS]
-    left, right = min(zip(lefts, rights, strict=True), key=lambda pair: pair[0] - pair[1])
-    return at_least(left, right, comparisons=len(FEW_STEPS), hypotheses=case.hypotheses)
-
-
 @statement(
     "A.4 (stochastic)",
     stochastic(Fraction(0)),
     control("(1 − A/2)^{2s}", _half_batches(0), bound=lambda a, s: floor(a / 2, s)),
 )
-def stochastic_descent(
-    case: Stochastic, bound: Callable[[Fraction, int], Fraction] = floor
-) -> Check:
+def stochastic_descent(case: Stochastic, bound: Any = floor) -> Check:
     """With random batches the results hold in expectation: E L(s)/L(0) ≥ (1 − A)^{2s}."""
-    return _expected(case, bound)
+    return worst(expected_ratios(case), bound, case.full.alignment)
 
 
 def _by_roots(case: Stochastic) -> Check:
@@ -374,23 +331,17 @@ def _by_roots(case: Stochastic) -> Check:
     control("(1 + A)^{2s} without momentum", _half_batches(0), bound=lambda a, s: floor(-a, s)),
     confirm=_by_roots,
 )
-def momentum_descent(case: Stochastic, bound: Callable[[Fraction, int], Fraction] = floor) -> Check:
+def momentum_descent(case: Stochastic, bound: Any = floor) -> Check:
     """With momentum β, v ← βv + Θf and f ← f − v, the results hold: E L(s)/L(0) ≥ (1 − A)^{2s}."""
-    return _expected(case, bound)
+    return worst(expected_ratios(case), bound, case.full.alignment)
 
 
-@statement(
-    "A.4 (amended)",
-    stochastic(Fraction(0), Fraction(1, 4), Fraction(1, 16)),
+@momentum_descent.amend(
     control("A for A/(1 − β)", _half_batches(1), factor=lambda beta: Fraction(1)),
-    amends="A.4 (momentum)",
+    id="A.4 (amended)",
+    cases=stochastic(Fraction(0), Fraction(1, 4), Fraction(1, 16)),
 )
-def momentum_amended(
-    case: Stochastic, factor: Callable[[Fraction], Fraction] = lambda beta: 1 / (1 - beta)
-) -> Check:
+def momentum_amended(case: Stochastic, factor: Any = lambda beta: 1 / (1 - beta)) -> Check:
     """Random batches and momentum β: E L(s)/L(0) ≥ (1 − sA/(1 − β))² while sA ≤ 1 − β."""
     bound = lambda a, s: max(1 - s * a * factor(case.momentum), Fraction(0)) ** 2  # noqa: E731
-    return _expected(case, bound)
-
-
-SPEED = (p_f_1, p_f_1_line, p_f_1_expansion, p_f_1_a, p_f_1_setup)
+    return worst(expected_ratios(case), bound, case.full.alignment)

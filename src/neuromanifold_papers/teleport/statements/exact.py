@@ -5,7 +5,7 @@ derivatives change.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache, reduce
 from itertools import product
 from typing import Any
 
@@ -81,9 +81,9 @@ class Jet:
 
 def variables(values: Sequence[Fraction]) -> np.ndarray:
     """The parameters as jets: each with slope 1 by itself."""
-    size = len(values)
-    unit, flat = rationals(np.eye(size, dtype=int)), rationals(np.zeros((size, size), int))
-    return objects([Jet(Fraction(value), unit[k], flat) for k, value in enumerate(values)])
+    unit = rationals(np.eye(len(values), dtype=int))
+    pairs = zip(values, unit, strict=True)
+    return objects([Jet(Fraction(value), row, 0 * unit) for value, row in pairs])
 
 
 def rationals(array: Any) -> np.ndarray:
@@ -102,10 +102,7 @@ def objects(values: Sequence[Any]) -> np.ndarray:
 def activated(activation: Activation, z: Any) -> Any:
     """σ(z) for σ a polynomial or linear on either side of 0; z a fraction or a jet."""
     if activation.polynomial is not None:
-        value = 0 * z
-        for coefficient in reversed(activation.polynomial):
-            value = value * z + Fraction(coefficient)
-        return value
+        return reduce(lambda value, c: value * z + Fraction(c), activation.polynomial[::-1], 0 * z)
     if activation.slopes is None:
         raise ValueError(
             f"{activation} is neither a polynomial nor piecewise linear; it has no rational values."
@@ -160,20 +157,17 @@ class Move:
         }
 
     def __str__(self) -> str:
-        order = "" if self.element is None else _factors(self.element)
+        g = self.element
+        hidden = [] if g is None else zip(g.order[:-1], g.into[:-1], strict=True)
+        order = "".join(
+            f"; layer {k}: order {p.tolist()}, factors {[float(c) for c in u]}"
+            for k, (p, u) in enumerate(hidden)
+        )
         return (
             f"# {self.kind} of {self.net}{order}\n"
             f"theta = {_text(self.theta)}\nmoved = {_text(moved(self))}\nx = "
             f"[{', '.join(map(_text, self.x))}]"
         )
-
-
-def _factors(g: Monomial) -> str:
-    hidden = zip(g.order[:-1], g.into[:-1], strict=True)
-    return "".join(
-        f"; layer {k}: order {p.tolist()}, factors {[float(c) for c in u]}"
-        for k, (p, u) in enumerate(hidden)
-    )
 
 
 def _text(values: Any) -> str:
@@ -202,20 +196,16 @@ def derivatives(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Γ⁻¹_{αβ} = ∂_α g_β and T_{μρσ} = ∂_μ∂_ρ g_σ.   [teleport, Eq. 15, 66]"""
     image = flatten(act(layers(net, variables(theta))))
-    return np.stack([jet.slope for jet in image], axis=1), np.stack(
-        [jet.curve for jet in image], axis=2
-    )
+    slopes, curves = [jet.slope for jet in image], [jet.curve for jet in image]
+    return np.stack(slopes, axis=1), np.stack(curves, axis=2)
 
 
 @lru_cache(maxsize=512)
 def law(case: Move) -> Law:
     """Γ, T and the network's derivatives on both sides of the symmetry."""
     derivative, second = derivatives(case.net, case.act, case.theta)
-    before, after = (
-        outputs(case.net, layers(case.net, variables(at)), case.x)
-        for at in (case.theta, moved(case))
-    )
-    return Law(inverse(derivative), second, before, after)
+    points = (layers(case.net, variables(at)) for at in (case.theta, moved(case)))
+    return Law(inverse(derivative), second, *(outputs(case.net, at, case.x) for at in points))
 
 
 def inverse(matrix: np.ndarray) -> np.ndarray:
@@ -235,10 +225,8 @@ def largest(array: Any) -> Any:
 
 def half_square(values: Sequence[Jet]) -> Jet:
     """L = ½ Σ (F − 1)², a loss on rational outputs with rational derivatives."""
-    total = (values[0] - 1) * (values[0] - 1)
-    for value in values[1:]:
-        total = total + (value - 1) * (value - 1)
-    return total * Fraction(1, 2)
+    total: Any = sum((value - 1) * (value - 1) for value in values)
+    return total * HALF
 
 
 _NUMBERS = [-7, -5, -2, 2, 5, 7]
@@ -283,20 +271,14 @@ def _exact(values: Sequence[Any]) -> tuple[Fraction, ...]:
     return tuple(Fraction(value) for value in values)
 
 
-@lru_cache(maxsize=1)
-def small_moves() -> tuple[Move, ...]:
+def _small_moves() -> Iterator[Move]:
     """Scalings of one neuron, then swaps, cycles and scaled swaps of two and three: the smallest
     first, fixed parameters.
     """
-    return tuple(_small_moves())
-
-
-def _small_moves() -> Iterator[Move]:
     for activation, c in product((*REAL, *POSITIVE), (TWO, -TWO)):
         if c > 0 or activation.scalars == "real":
-            yield monomial_move(
-                MLP((1, 1, 1), activation, bias=False), [[0]], [[c]], (1, 3), [[1]], kind="scaling"
-            )
+            net = MLP((1, 1, 1), activation, bias=False)
+            yield monomial_move(net, [[0]], [[c]], (1, 3), [[1]], kind="scaling")
     for activation in (*REAL, *POSITIVE):
         net = MLP((1, 2, 1), activation, bias=False)
         for factors, kind in (([1, 1], "permutation"), ([TWO, 1], "scaled permutation")):
@@ -309,6 +291,9 @@ def _small_moves() -> Iterator[Move]:
         )
     yield mixing_move(((1, 1), (0, 1)), (1, 2, 3, 1), [[1]])
     yield mixing_move(((2, 1), (1, 1)), (1, 2, 3, -1), [[1], [2]])
+
+
+small_moves = cache(lambda: tuple(_small_moves()))
 
 
 def mixing_move(matrix: Any, theta: Sequence[Any], x: Sequence[Sequence[Any]]) -> Move:
@@ -355,14 +340,8 @@ def nonlinear_moves() -> Iterator[Move]:
         yield Move("data-dependent", bent, act, _exact(theta), (_exact([x]),), back=back)
     pair = MLP((1, 2, 1), "identity", bias=False)
     for theta in ((1, 0, 2, 0), (1, 2, 3, 1)):
-        yield Move(
-            "inversion and swap",
-            pair,
-            inverted_and_swapped,
-            _exact(theta),
-            (_exact([1]),),
-            back=swapped_back,
-        )
+        at, x, back = _exact(theta), (_exact([1]),), swapped_back
+        yield Move("inversion and swap", pair, inverted_and_swapped, at, x, back=back)
 
 
 def drawn_nonlinear_move(rng: np.random.Generator) -> Move:

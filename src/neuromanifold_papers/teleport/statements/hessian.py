@@ -1,7 +1,8 @@
 """[teleport] on the output's Hessian in NTK scaling.   Eq. 19"""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from math import erfc
 from typing import Any, Literal
 
@@ -12,13 +13,12 @@ from neuromanifold.models.mlp import MLP
 from neuromanifold.symmetry.groups.scaling import ScalingGroup
 from neuromanifold.tangent.curvature import output_hessian_norm
 from neuromanifold_papers.check import Check, at_least, at_most, equal
-from neuromanifold_papers.recorded import Claims, StudyCases
-from neuromanifold_papers.statement import control, statement
+from neuromanifold_papers.recorded import StudyCases
+from neuromanifold_papers.statement import by_training, control, in_float64
 from neuromanifold_papers.teleport.statements import exact
 from neuromanifold_papers.teleport.statements.limit import RATE, lower_end
 from neuromanifold_papers.teleport.statistics import log_slope
 
-ROW = "Eq 19"
 WIDTHS = (10**2, 10**3, 10**4, 4 * 10**4)
 TRIALS = 6
 
@@ -40,13 +40,9 @@ class Shape:
 SHAPES = {
     "identity": Shape(np.ones_like, np.zeros_like, 0.0),
     "relu": Shape(lambda z: (z > 0).astype(float), np.zeros_like, 0.0),
-    "power(2)": Shape(
-        lambda z: 2 * z, lambda z: np.full_like(z, 2.0), 2.0, slope=2.0, bounded=False
-    ),
+    "power(2)": Shape(lambda z: 2 * z, lambda z: 0 * z + 2.0, 2.0, slope=2.0, bounded=False),
     "tanh": Shape(
-        lambda z: 1 - np.tanh(z) ** 2,
-        lambda z: -2 * np.tanh(z) * (1 - np.tanh(z) ** 2),
-        4 / 27**0.5,
+        lambda z: np.cosh(z) ** -2, lambda z: -2 * np.tanh(z) * np.cosh(z) ** -2, 4 / 27**0.5
     ),
     "sin": Shape(np.cos, lambda z: -np.sin(z), 1.0),
     "power(3)": Shape(lambda z: 3 * z**2, lambda z: 6 * z, 6.0, 1, 3.0, bounded=False),
@@ -66,11 +62,8 @@ class Layer1:
 
     @property
     def hypotheses(self) -> dict[str, Any]:
-        return {
-            "activation": self.activation,
-            "R": self.radius,
-            "width": f"{WIDTHS[0]} to {WIDTHS[-1]}",
-        }
+        widths = f"{WIDTHS[0]} to {WIDTHS[-1]}"
+        return {"activation": self.activation, "R": self.radius, "width": widths}
 
 
 def shallow(rng: np.random.Generator, count: int) -> Iterator[Layer1]:
@@ -87,34 +80,22 @@ def block_norm(shape: Shape, w: np.ndarray, v: np.ndarray) -> np.ndarray:
     return np.abs(a) / 2 + np.sqrt(a**2 / 4 + b**2)
 
 
-def drawn_norms(case: Layer1) -> np.ndarray:
-    """√n‖H‖, (width, trial)."""
+def drawn_norms(case: Layer1, shape: Shape | None = None, *, standard: bool = False) -> np.ndarray:
+    """√n‖H‖, (width, trial); for F = Σ v_i σ(w_i) with v_i of size n^{−1/2} where `standard`."""
     rng, found = np.random.default_rng(case.seed), []
-    for n in WIDTHS:
-        row = []
-        for _ in range(TRIALS):
-            weights, push = rng.normal(size=(2, 2 * n))
-            w, v = np.split(weights + case.radius * push / np.linalg.norm(push), 2)
-            row.append(block_norm(SHAPES[case.activation], w, v).max())
-        found.append(row)
-    return np.array(found)
+    for n in np.repeat(WIDTHS, TRIALS):
+        weights, push = rng.normal(size=(2, 2 * n))
+        w, v = np.split(weights + case.radius * push / np.linalg.norm(push), 2)
+        root = np.sqrt(n) if standard else 1.0
+        found.append(root * block_norm(shape or SHAPES[case.activation], w, v / root).max())
+    return np.reshape(found, (len(WIDTHS), TRIALS))
 
 
-def standard_norms(case: Layer1) -> np.ndarray:
-    """√n‖H‖ of F = Σ v_i σ(w_i) with v_i of size n^{−1/2}: ‖H‖ = O(1)."""
-    rng, found = np.random.default_rng(case.seed), []
-    for n in WIDTHS:
-        drawn = [rng.normal(size=(2, n)) for _ in range(TRIALS)]
-        found.append(
-            [
-                np.sqrt(n) * block_norm(SHAPES[case.activation], w, v / np.sqrt(n)).max()
-                for w, v in drawn
-            ]
-        )
-    return np.array(found)
-
-
-_STANDARD = control("standard scaling, tanh", lambda: Layer1("tanh", 0.0, 0), norms=standard_norms)
+_STANDARD = control(
+    "standard scaling, ReLU",
+    lambda: Layer1("relu", 0.0, 0),
+    norms=partial(drawn_norms, standard=True),
+)
 
 
 def tail(shape: Shape, t: float) -> float:
@@ -145,41 +126,26 @@ def bound(case: Layer1, n: int) -> float:
     return shape.constant * m ** (shape.power + 1) + slope
 
 
-def exponential_norms(case: Layer1) -> np.ndarray:
-    """√n‖H‖ of σ = exp, whose σ'' no power bounds."""
-    rng, grows = np.random.default_rng(case.seed), Shape(np.exp, np.exp, np.nan)
-    drawn = [[rng.normal(size=(2, n)) for _ in range(TRIALS)] for n in WIDTHS]
-    return np.array([[block_norm(grows, w, v).max() for w, v in row] for row in drawn])
-
-
-@statement("Eq 19", shallow, _STANDARD, method="float64", confirm=_unbounded)
-def eq_19(case: Layer1, norms: Callable[[Layer1], np.ndarray] = drawn_norms) -> Check:
+@in_float64("Eq 19", shallow, _STANDARD, confirm=_unbounded)
+def eq_19(case: Layer1, norms: Any = drawn_norms) -> Check:
     """‖∇²F‖ = O(n^{−1/2}) in NTK scaling, within any fixed radius of the initialisation.
 
     O(n^{−1/2}) would keep √n‖H‖ from growing: the slope of its logarithm, four standard
     errors below.
     """
-    found = norms(case).ravel()
-    growth = (
-        lower_end(log_slope(np.repeat(np.array(WIDTHS, float), TRIALS), found))
-        if np.ptp(found)
-        else 0.0
-    )
-    return at_most(growth, 0.0, 1e-12, hypotheses=case.hypotheses)
+    found, widths = norms(case).ravel(), np.repeat(np.array(WIDTHS, float), TRIALS)
+    growth = lower_end(log_slope(widths, found)) if np.ptp(found) else 0.0
+    return at_most(growth, 0.0, 1e-12)
 
 
-@statement(
-    "Eq 19 (amended)",
-    shallow,
+@eq_19.amend(
     control(
         "σ = exp against the bound for a bounded σ''",
         lambda: Layer1("sin", 0.0, 0),
-        norms=exponential_norms,
-    ),
-    amends="Eq 19",
-    method="float64",
+        norms=partial(drawn_norms, shape=Shape(np.exp, np.exp, np.nan)),
+    )
 )
-def logarithmic(case: Layer1, norms: Callable[[Layer1], np.ndarray] = drawn_norms) -> Check:
+def logarithmic(case: Layer1, norms: Any = drawn_norms) -> Check:
     """Normal weights and |σ''(z)| ≤ K max(1, |z|)^q: ‖∇²F‖ = O((ln n)^{(q+1)/2} n^{−1/2}), so
     O(√(ln n / n)) where σ'' is bounded; O(n^{−1/2}) where σ'' = 0 and σ' is bounded.
 
@@ -187,7 +153,7 @@ def logarithmic(case: Layer1, norms: Callable[[Layer1], np.ndarray] = drawn_norm
     """
     bounds = np.array([bound(case, n) for n in WIDTHS])
     ratio = (norms(case) / bounds[:, None]).max()
-    return at_most(float(ratio), 1.0, 1e-12, cases=len(WIDTHS) * TRIALS, hypotheses=case.hypotheses)
+    return at_most(float(ratio), 1.0, 1e-12, cases=len(WIDTHS) * TRIALS)
 
 
 @dataclass(frozen=True)
@@ -201,8 +167,6 @@ class Deep:
 
 
 DEEP_WIDTHS, DEEP_TRIALS = (32, 128, 512), 4
-
-
 _X = np.array([1.0, -0.5, 0.25, 2.0])
 
 
@@ -214,9 +178,7 @@ def deep_norms(case: Deep, scaling: Literal["ntk", "standard"] = "ntk") -> np.nd
         drawn = [_placed(case, net, rng) for _ in range(DEEP_TRIALS)]
         factor = 1 / np.sqrt(4.0 * width * width) if scaling == "ntk" else 1.0
         weights = [[np.asarray(layer.weight) for layer in params] for params in drawn]
-        found.append(
-            [factor * trilinear_norm(first, second, third, _X) for first, second, third in weights]
-        )
+        found.append([factor * trilinear_norm(W1, W2, W3, _X) for W1, W2, W3 in weights])
         if width == DEEP_WIDTHS[0]:
             by_library = output_hessian_norm(net, drawn[0], _X[None], rtol=1e-4)[0]
             assert abs(by_library / found[0][0] - 1) < 1e-3
@@ -265,7 +227,7 @@ def _placed(case: Deep, net: MLP, rng: np.random.Generator) -> Any:
     return params
 
 
-@statement(
+@in_float64(
     "Eq 19 (ReLU)",
     lambda rng, count: (
         Deep(where, int(rng.integers(2**31))) for where in ("initialisation", "R = 3", "scaled")
@@ -273,7 +235,6 @@ def _placed(case: Deep, net: MLP, rng: np.random.Generator) -> Any:
     control(
         "normal weights without the scaling", lambda: Deep("initialisation", 0), scaling="standard"
     ),
-    method="float64",
 )
 def eq_19_relu(case: Deep, scaling: Literal["ntk", "standard"] = "ntk") -> Check:
     """The same for the paper's networks, two hidden ReLU layers, also after a bounded symmetry
@@ -284,23 +245,20 @@ def eq_19_relu(case: Deep, scaling: Literal["ntk", "standard"] = "ntk") -> Check
     return at_most(lower_end(slope), RATE, where=case.where)
 
 
-def study_slopes(claims: Claims) -> list[dict[str, Any]]:
-    """The slopes of the study, standard and transformed."""
-    return [
-        {"kind": kind, **claim["measured"][kind]}
-        for claim in claims
-        if claim["figure"] == "Eq. 19"
-        for kind in ("standard", "transformed")
-    ]
-
-
-@statement(
+@by_training(
     "Eq 19 (study)",
-    StudyCases("teleport", study_slopes),
+    StudyCases(
+        "teleport",
+        lambda claims: [
+            {"kind": kind, **claim["measured"][kind]}
+            for claim in claims
+            if claim["figure"] == "Eq. 19"
+            for kind in ("standard", "transformed")
+        ],
+    ),
     control(
         "no dependence on the width", lambda: {"kind": "", "points": 0, "value": 0.0, "high": 0.04}
     ),
-    method="training",
     show=lambda case: (
         f"{case['kind']}: slope {case['value']:.3f} [{case['low']:.3f}, {case['high']:.3f}]"
     ),
@@ -310,13 +268,8 @@ def study_slopes(claims: Claims) -> list[dict[str, Any]]:
 )
 def eq_19_study(case: Any) -> Check:
     """The slope of ‖∇²F‖ against width is −1/2 on Fashion-MNIST, standard and transformed."""
-    return equal(
-        case["value"],
-        RATE,
-        case["high"] - case["value"],
-        network=case["kind"],
-        points=case["points"],
-    )
+    half = case["high"] - case["value"]
+    return equal(case["value"], RATE, half, network=case["kind"], points=case["points"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -327,10 +280,8 @@ class Curved:
     theta: tuple[int, int]
 
     def __str__(self) -> str:
-        return (
-            f"# F = v σ(w), σ = {self.activation}, (w, v) = {self.theta}\nH = "
-            f"{self.hessian.astype(str).tolist()}"
-        )
+        H = self.hessian.astype(str).tolist()
+        return f"# F = v σ(w), σ = {self.activation}, (w, v) = {self.theta}\nH = {H}"
 
     @property
     def hessian(self) -> np.ndarray:
@@ -349,54 +300,31 @@ def curved(rng: np.random.Generator, count: int) -> Iterator[Curved]:
         yield Curved(activations[rng.integers(4)], (w, v))
 
 
-def spectral_norm(hessian: np.ndarray) -> float:
-    """‖H‖."""
-    return float(np.linalg.norm(hessian.astype(float), 2))
-
-
-def supremum(
-    case: Curved, *, absolute: bool, size_of: Callable[[np.ndarray], float] = spectral_norm
-) -> Check:
-    """‖H‖ against sup vᵀHv or sup |vᵀHv| over unit vectors: the largest eigenvalue, or the
-    largest magnitude.
-    """
-    values = np.linalg.eigvalsh(case.hessian.astype(float))
-    norm = size_of(case.hessian)
-    found = np.abs(values).max() if absolute else values.max()
-    size = max(norm, 1.0)
-    return equal(float(found) / size, norm / size, 1e-14 * 16, activation=str(case.activation))
-
-
-@statement(
+@in_float64(
     "Eq 19 (sup)",
     curved,
     control(
         "twice the norm, H = (0 1; 1 0)",
         lambda: Curved(activation_named("identity"), (1, 1)),
-        size_of=lambda hessian: 2 * spectral_norm(hessian),
+        factor=2,
     ),
-    method="float64",
     confirm=lambda case: at_least(case.hessian.trace(), 0),
 )
-def eq_19_sup(case: Any, size_of: Any = spectral_norm) -> Check:
-    """‖H‖ = sup vᵀHv over unit vectors v."""
-    return supremum(case, absolute=False, size_of=size_of)
+def eq_19_sup(case: Curved, factor: int = 1, absolute: bool = False) -> Check:
+    """‖H‖ = sup vᵀHv over unit vectors v.
+
+    The largest eigenvalue, or the largest magnitude.
+    """
+    H = case.hessian.astype(float)
+    values, norm = np.linalg.eigvalsh(H), factor * float(np.linalg.norm(H, 2))
+    found = np.abs(values).max() if absolute else values.max()
+    size = max(norm, 1.0)
+    return equal(float(found) / size, norm / size, 1e-14 * 16, activation=str(case.activation))
 
 
-@statement(
-    "Eq 19 (sup, amended)",
-    curved,
+eq_19_sup_amended = eq_19_sup.amend(
     control(
-        "the absolute value left out, H = (−2 2; 2 0)",
-        lambda: Curved(power(2), (1, -1)),
-        absolute=False,
+        "no absolute value, H = (−2 2; 2 0)", lambda: Curved(power(2), (1, -1)), absolute=False
     ),
-    amends="Eq 19 (sup)",
-    method="float64",
-)
-def eq_19_sup_amended(case: Any, absolute: Any = True) -> Check:
-    """‖H‖ = sup |vᵀHv| over unit vectors v."""
-    return supremum(case, absolute=absolute)
-
-
-HESSIAN = (eq_19, eq_19_relu, eq_19_study, eq_19_sup)
+    absolute=True,
+)("‖H‖ = sup |vᵀHv| over unit vectors v.")

@@ -4,16 +4,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from itertools import chain, cycle, islice, product, starmap
 from typing import Any
 
 import numpy as np
 
 from neuromanifold_papers.check import Check, at_least, at_most
-from neuromanifold_papers.statement import control, statement
+from neuromanifold_papers.statement import Cases, control, in_float64, statement
 from neuromanifold_papers.teleport.statements.wide import Family, measured
 from neuromanifold_papers.teleport.statistics import Estimate, log_slope
 
-ROW = "Lem 3.1, Thm 4.1"
 RATE = -0.5
 SMALL = (1e-4, 1e-6)
 
@@ -28,7 +28,7 @@ SIGNALS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "√(1 + z²)": lambda z: z / np.sqrt(1 + z**2),
     "logistic": lambda z: 1 / (1 + np.exp(-z)),
 }
-"""C' of convex, smooth, Lipschitz losses with bounded C''."""
+"""C' of convex, smooth, Lipschitz losses with bounded C''; C' = 1 for others: a linear one."""
 
 
 @dataclass(frozen=True)
@@ -45,26 +45,17 @@ class Quadratic:
 
     @property
     def hypotheses(self) -> dict[str, Any]:
-        return {
-            "family": "quadratic",
-            "parameters": self.parameters,
-            "samples": self.samples,
-            "loss": self.loss,
-            "lr": self.lr,
-        }
+        return {"family": "quadratic", **{k: v for k, v in vars(self).items() if k != "seed"}}
 
 
 @lru_cache(maxsize=512)
 def quadratic_run(case: Quadratic, m: float, steps: int = 6) -> dict[str, float]:
     """What `wide.Measured` names, after gradient descent on ΣC(F − y)/|X|."""
-    signal, lr = SIGNALS[case.loss], case.lr
+    signal, lr = SIGNALS.get(case.loss, np.ones_like), case.lr
     rng = np.random.default_rng(case.seed)
     n, d = case.samples, case.parameters
-    a, y, start = (
-        rng.normal(size=(n, d)) / np.sqrt(d),
-        rng.normal(size=n),
-        rng.normal(size=d) / np.sqrt(d),
-    )
+    a, y, start = (rng.normal(size=shape) for shape in ((n, d), n, d))
+    a, start = a / np.sqrt(d), start / np.sqrt(d)
     b = rng.normal(size=(n, d, d))
     b = b + b.transpose(0, 2, 1)
     b /= np.linalg.norm(b, 2, axis=(1, 2))[:, None, None]
@@ -85,36 +76,22 @@ def quadratic_run(case: Quadratic, m: float, steps: int = 6) -> dict[str, float]
     return {name: float(np.linalg.norm(part)) for name, part in parts.items()}
 
 
-Run = Callable[[Quadratic, float], dict[str, float]]
-
-
-def exponent(case: Quadratic, name: str, run: Run) -> float:
-    """p in quantity ∝ m^p, between two small m."""
-    first, second = (run(case, m)[name] for m in SMALL)
-    return float(np.log(first / second) / np.log(SMALL[0] / SMALL[1]))
+def power_law(values: Sequence[Any], sizes: Sequence[Any]) -> float:
+    """p in value ∝ size^p, between two sizes."""
+    (a, b), (m, n) = values, sizes
+    return float(np.log(float(a / b)) / np.log(float(m / n)))
 
 
 def quadratics(rng: np.random.Generator, count: int) -> Iterator[Quadratic]:
     for parameters in (1, 2, 5, 20):
         for samples in (1, 2, 3):
             yield Quadratic(parameters, samples, int(rng.integers(2**31)))
-    names, rates = list(SIGNALS), (0.1, 1.0, 2.0)
-    for index in range(count):
-        loss, lr = names[index % 3], rates[index // 3 % 3]
-        yield Quadratic(
-            int(rng.integers(1, 40)), int(rng.integers(1, 6)), int(rng.integers(2**31)), loss, lr
-        )
+    for lr, loss in islice(cycle(product((0.1, 1.0, 2.0), SIGNALS)), count):
+        parameters, samples = int(rng.integers(1, 40)), int(rng.integers(1, 6))
+        yield Quadratic(parameters, samples, int(rng.integers(2**31)), loss, lr)
 
 
 SMOOTH = ("tanh, two layers", "tanh")
-MOVES = (
-    ("tanh", "hadamard"),
-    ("tanh", "hadamard, later"),
-    ("tanh, two layers", "hadamard"),
-    ("relu", "hadamard"),
-    ("relu", "scaling"),
-    ("relu", "scaling, later"),
-)
 
 
 def family_seeds(count: int) -> range:
@@ -129,72 +106,51 @@ def few(listed: Sequence[Any], count: int) -> Sequence[Any]:
     return listed[-1:] if count < 8 else listed
 
 
-def kinked_cases(rng: np.random.Generator, count: int) -> Iterator[Family]:
-    """ReLU networks, standard and transformed."""
-    return (
-        Family("relu", kind, seed)
-        for seed in family_seeds(count)
-        for kind in ("standard", "hadamard")
+def families(*listed: tuple[str, str]) -> Cases:
+    """Networks of growing width, by their names and what is done to them."""
+    return lambda rng, count: (
+        Family(*which, seed=seed) for seed in family_seeds(count) for which in few(listed, count)
     )
 
 
-def lemma_cases(*names: str) -> Callable[[np.random.Generator, int], Iterator[Quadratic | Family]]:
+def lemma_cases(*names: str) -> Cases:
     """Quadratic models, then networks of growing width."""
-
-    def cases(rng: np.random.Generator, count: int) -> Iterator[Quadratic | Family]:
-        yield from quadratics(rng, count)
-        yield from (
-            Family(name, "standard", seed)
-            for seed in family_seeds(count)
-            for name in few(names, count)
-        )
-
-    return cases
+    wide = families(*((name, "standard") for name in names))
+    return lambda rng, count: chain(quadratics(rng, count), wide(rng, count))
 
 
-def decays(case: Quadratic | Family, name: str, *, rate: float, run: Run = quadratic_run) -> Check:
+def decays(case: Quadratic | Family, name: str, *, rate: float, run: Any = quadratic_run) -> Check:
     """`name` is O(m^p) with p = 1 for rate −½ and 0 for rate 0; m = width^{−1/2} for networks."""
     if isinstance(case, Quadratic):
-        power = rate / RATE
-        return at_least(exponent(case, name, run), power, 1e-2, hypotheses=case.hypotheses)
+        found = power_law([run(case, m)[name] for m in SMALL], SMALL)
+        return at_least(found, rate / RATE, 1e-2)
     slope = measured(case).slope(name)
     return at_most(lower_end(slope), rate, family=case.name, symmetry=case.kind)
 
 
-def growing_run(case: Quadratic, m: float) -> dict[str, float]:
-    """Learning rate 1 on F = θ/m: ‖∇F‖ = 1/m is not O(1), and neither are the step and F."""
-    return {"distance": float(np.tanh(1.0)) / m, "outputs": float(np.tanh(1.0)) / m**2}
+ALL = lemma_cases("tanh, two layers", "relu", "tanh")
 
 
-SLOW_HESSIAN = control(
-    "a Hessian that falls like √m",
-    lambda: Quadratic(5, 3, 0),
-    run=lambda case, m: quadratic_run(case, m**0.5),
-)
+def _slowly(case: Quadratic, m: float) -> dict[str, float]:
+    return quadratic_run(case, m**0.5)
+
+
+SLOW_HESSIAN = control("a Hessian that falls like √m", lambda: Quadratic(5, 3, 0), run=_slowly)
+# Learning rate 1 on F = θ/m: ‖∇F‖ = 1/m is not O(1), and neither are the step and F.
 _GROWING = control(
-    "a gradient that is not normalised, F = θ/m", lambda: Quadratic(1, 1, 0), run=growing_run
+    "a gradient that is not normalised, F = θ/m",
+    lambda: Quadratic(1, 1, 0),
+    run=lambda case, m: {"distance": np.tanh(1.0) / m, "outputs": np.tanh(1.0) / m**2},
 )
 
 
-@statement(
-    "Lem 3.1 (lazy)",
-    lemma_cases("tanh, two layers", "relu", "tanh"),
-    _GROWING,
-    method="float64",
-    draws=20,
-)
+@in_float64("Lem 3.1 (lazy)", ALL, _GROWING, draws=20)
 def lazy(case: Any, run: Any = quadratic_run) -> Check:
     """‖θ − θ₀‖ = O(1)."""
     return decays(case, "distance", rate=0.0, run=run)
 
 
-@statement(
-    "Lem 3.1 (outputs)",
-    lemma_cases("tanh, two layers", "relu", "tanh"),
-    _GROWING,
-    method="float64",
-    draws=20,
-)
+@in_float64("Lem 3.1 (outputs)", ALL, _GROWING, draws=20)
 def bounded(case: Any, run: Any = quadratic_run) -> Check:
     """F and f stay O(1), F(θ₀) being so."""
     return decays(case, "outputs", rate=0.0, run=run)
@@ -226,13 +182,18 @@ def _line_by_jax(case: Line) -> Check:
         return at_most(abs(after - float(gradient(theta))), 0.0, 1e-12)
 
 
-def _gradient_cases(rng: np.random.Generator, count: int) -> Iterator[Any]:
-    yield Line()
-    yield from lemma_cases(*SMOOTH)(rng, count)
-
-
-@statement("Lem 3.1 (gradient)", _gradient_cases, SLOW_HESSIAN, draws=20, confirm=_line_by_jax)
-def loss_gradient_moves(case: Line | Quadratic | Family, run: Run = quadratic_run) -> Check:
+@statement(
+    "Lem 3.1 (gradient)",
+    lambda rng, count: chain([Line()], lemma_cases(*SMOOTH)(rng, count)),
+    control(
+        "a Hessian that falls like √m, with a linear loss",
+        lambda: Quadratic(5, 3, 0, "C = F"),
+        run=_slowly,
+    ),
+    draws=20,
+    confirm=_line_by_jax,
+)
+def loss_gradient_moves(case: Line | Quadratic | Family, run: Any = quadratic_run) -> Check:
     """‖∇L(θ(s)) − ∇L(θ₀)‖ = O(m_n) and ‖∇F(θ(s)) − ∇F(θ₀)‖ = O(m_n) (Eq. 50).
 
     ‖∇L(θ(s)) − ∇L(θ₀)‖ = O(m_n), as printed; with H = 0 it would have to vanish.
@@ -244,26 +205,13 @@ def loss_gradient_moves(case: Line | Quadratic | Family, run: Run = quadratic_ru
     return decays(case, "loss_gradient", rate=RATE, run=run)
 
 
-@statement(
-    "Lem 3.1 (gradient, amended)",
-    lemma_cases(*SMOOTH),
-    SLOW_HESSIAN,
-    amends="Lem 3.1 (gradient)",
-    method="float64",
-    draws=20,
-)
+@loss_gradient_moves.amend(SLOW_HESSIAN, cases=lemma_cases(*SMOOTH), method="float64")
 def lem_3_1_gradient_amended(case: Any, run: Any = quadratic_run) -> Check:
     """‖∇F(θ(s)) − ∇F(θ₀)‖ = O(m_n) for smooth networks; ∇L moves by O(1)."""
     return decays(case, "function_gradient", rate=RATE, run=run)
 
 
 QUARTER = -0.25
-
-
-def kinked(case: Family, rate: float, name: str) -> Check:
-    """‖∇F(θ(s)) − ∇F(θ₀)‖ of ReLU networks against width^rate."""
-    slope = measured(case).slope(name)
-    return at_most(lower_end(slope), rate, activation="relu", symmetry=case.kind)
 
 
 def flipped(n: int, rng: np.random.Generator, step: float = 1.0) -> float:
@@ -286,54 +234,48 @@ def expected_flips(n: int, step: float = 1.0) -> float:
     return step / (np.pi * np.sqrt(n))
 
 
-def _flips_by_hand(case: Family) -> Check:
-    """One step of one-sample networks up to a million neurons, without the library."""
-    rng, widths = np.random.default_rng(case.seed), np.array([10**3, 10**4, 10**5, 10**6], float)
-    found = np.array([[flipped(int(n), rng) for _ in range(5)] for n in widths])
-    return at_most(lower_end(log_slope(np.repeat(widths, 5), found.ravel())), RATE)
+def _by_hand(one: Callable[[int, np.random.Generator], float], times: int, rate: float) -> Any:
+    """One step of one-sample networks up to a million neurons, without the library: its slope."""
+
+    def confirm(case: Family) -> Check:
+        rng, widths = np.random.default_rng(case.seed), 10.0 ** np.repeat(np.arange(3, 7), times)
+        found = np.array([one(int(n), rng) for n in widths])
+        return at_most(lower_end(log_slope(widths, found)), rate)
+
+    return confirm
 
 
-_OUTPUTS = control("‖F‖ in place of ‖∇F − ∇F₀‖", lambda: Family("relu", "standard"), name="outputs")
+def _slope_of(name: str) -> Callable[[Family], str]:
+    return lambda case: (
+        "from neuromanifold_papers.teleport.statements.wide import Family, measured\n"
+        f"measured(Family({case.name!r}, {case.kind!r}, {case.seed})).slope({name!r})"
+    )
 
 
-@statement(
+@in_float64(
     "Lem 3.1 (ReLU)",
-    kinked_cases,
+    lambda rng, count: starmap(
+        Family, product(["relu"], ["standard", "hadamard"], family_seeds(count))
+    ),
     control(
         "‖F‖ in place of ‖∇F − ∇F₀‖, for tanh", lambda: Family("tanh", "standard"), name="outputs"
     ),
-    method="float64",
     draws=20,
-    show=lambda case: (
-        "from neuromanifold_papers.teleport.statements.wide import Family, measured\n"
-        f"measured(Family({case.name!r}, {case.kind!r}, {case.seed})).slope('function_gradient')"
-    ),
-    confirm=_flips_by_hand,
+    show=_slope_of("function_gradient"),
+    confirm=_by_hand(flipped, 5, RATE),
 )
-def kinks(case: Any, name: Any = "function_gradient") -> Check:
+def kinks(case: Family, name: str = "function_gradient", rate: float = RATE) -> Check:
     """The proof carries over to networks with kinks by the barycentric mean value (App. A.1,
     D.1): ‖∇F − ∇F₀‖ = O(n^{−1/2}).
     """
-    return kinked(case, RATE, name)
+    slope = measured(case).slope(name)
+    return at_most(lower_end(slope), rate, activation="relu", symmetry=case.kind)
 
 
-@statement(
-    "Lem 3.1 (ReLU, amended)",
-    kinked_cases,
-    _OUTPUTS,
-    amends="Lem 3.1 (ReLU)",
-    method="float64",
-    draws=20,
-)
-def lem_3_1_relu_amended(case: Any, name: Any = "function_gradient") -> Check:
-    """ReLU networks with one hidden layer: ‖∇F − ∇F₀‖ = O(n^{−1/4}) in probability."""
-    return kinked(case, QUARTER, name)
-
-
-def network_cases(rng: np.random.Generator, count: int) -> Iterator[Family]:
-    """Smooth networks and ReLU networks of growing width."""
-    names = few(("tanh", "tanh, two layers", "relu"), count)
-    return (Family(name, "standard", seed) for seed in family_seeds(count) for name in names)
+lem_3_1_relu_amended = kinks.amend(
+    control("‖F‖ in place of ‖∇F − ∇F₀‖", lambda: Family("relu", "standard"), name="outputs"),
+    rate=QUARTER,
+)("ReLU networks with one hidden layer: ‖∇F − ∇F₀‖ = O(n^{−1/4}) in probability.")
 
 
 def bent_remainder(n: int, rng: np.random.Generator) -> float:
@@ -347,48 +289,19 @@ def bent_remainder(n: int, rng: np.random.Generator) -> float:
     return abs(float((out * np.maximum(moved, 0) - tangent).sum())) / root
 
 
-def _remainder_by_hand(case: Family) -> Check:
-    """One step of one-sample ReLU networks up to a million neurons, without the library."""
-    rng, widths = np.random.default_rng(case.seed), 10.0 ** np.arange(3, 7)
-    found = np.array([[bent_remainder(int(n), rng) for _ in range(40)] for n in widths])
-    return at_most(lower_end(log_slope(np.repeat(widths, 40), found.ravel())), -1.0)
-
-
-_DISTANCE = control(
-    "‖θ − θ₀‖ in place of the error", lambda: Family("tanh", "standard"), name="distance"
-)
-
-
-@statement(
+@in_float64(
     "Eq 39",
-    network_cases,
-    _DISTANCE,
-    method="float64",
+    families(*((name, "standard") for name in ("tanh", "tanh, two layers", "relu"))),
+    control("‖θ − θ₀‖ for the error", lambda: Family("tanh", "standard"), name="distance"),
     draws=20,
-    show=lambda case: (
-        "from neuromanifold_papers.teleport.statements.wide import Family, measured\n"
-        f"measured(Family({case.name!r}, {case.kind!r}, {case.seed})).slope('error')"
-    ),
-    confirm=_remainder_by_hand,
+    show=_slope_of("error"),
+    confirm=_by_hand(bent_remainder, 40, -1.0),
 )
-def expanded_limit(case: Family, name: str = "error") -> Check:
+def expanded_limit(case: Family, name: str = "error", bent: float = -1.0) -> Check:
     """F is its linearisation up to O(1/n), where Eq 6 says O(1/√n): after eight steps."""
-    return decays(case, name, rate=-1.0)
+    return decays(case, name, rate=bent if case.name == "relu" else -1.0)
 
 
-@statement("Eq 39 (amended)", network_cases, _DISTANCE, amends="Eq 39", method="float64", draws=20)
-def expanded_limit_amended(case: Family, name: str = "error") -> Check:
-    """F is its linearisation up to O(1/√n), as Eq 6 has it; of smooth networks up to O(1/n)."""
-    return decays(case, name, rate=RATE if case.name == "relu" else -1.0)
-
-
-def move_cases(rng: np.random.Generator, count: int) -> Iterator[Family]:
-    """Bounded generalised symmetries of every weight, and neuron scalings, at initialisation and
-    after four steps.
-    """
-    yield from (
-        Family(name, kind, seed) for seed in family_seeds(count) for name, kind in few(MOVES, count)
-    )
-
-
-LIMIT = (lazy, loss_gradient_moves, kinks, bounded)
+expanded_limit_amended = expanded_limit.amend(bent=RATE)(
+    "F is its linearisation up to O(1/√n), as Eq 6 has it; of smooth networks up to O(1/n)."
+)

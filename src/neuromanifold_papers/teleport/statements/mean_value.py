@@ -1,15 +1,17 @@
 """[teleport] on functions with kinks: the barycentric mean value.   Cor. G.1"""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
+from typing import Any
 
 import numpy as np
 
 from neuromanifold_papers.check import Check, equal
 from neuromanifold_papers.statement import control, statement
 
+ZERO, ONE = Fraction(0), Fraction(1)
 Piece = tuple[Fraction, Fraction]
 
 
@@ -24,8 +26,8 @@ class Broken:
 
     def ends(self) -> list[Fraction]:
         """f(b) − f(a), piece by piece."""
-        widths = [right - left for left, right in zip(self.knots, self.knots[1:], strict=False)]
-        return [q * w * w + p * w for (q, p), w in zip(self.pieces, widths, strict=True)]
+        pairs = zip(self.pieces, gaps(self.knots), strict=True)
+        return [q * w * w + p * w for (q, p), w in pairs]
 
     def slope(self, piece: int, t: Fraction) -> Fraction:
         """f'(t) within a piece."""
@@ -33,10 +35,13 @@ class Broken:
         return 2 * q * (t - self.knots[piece]) + p
 
     def __str__(self) -> str:
-        return (
-            f"knots = {list(map(str, self.knots))}; pieces = "
-            f"{[tuple(map(str, piece)) for piece in self.pieces]}"
-        )
+        pieces = [tuple(map(str, piece)) for piece in self.pieces]
+        return f"knots = {list(map(str, self.knots))}; pieces = {pieces}"
+
+
+def gaps(knots: Sequence[Fraction]) -> list[Fraction]:
+    """The lengths of the pieces."""
+    return [right - left for left, right in pairwise(knots)]
 
 
 def functions(rng: np.random.Generator, count: int) -> Iterator[Broken]:
@@ -59,70 +64,54 @@ def functions(rng: np.random.Generator, count: int) -> Iterator[Broken]:
 
 def weights(knots: Sequence[Fraction]) -> list[Fraction]:
     """λ_j = (d_j − d_{j−1})/(b − a).   [teleport, Eq. 95]"""
-    whole = knots[-1] - knots[0]
-    return [(right - left) / whole for left, right in zip(knots, knots[1:], strict=False)]
+    return [gap / (knots[-1] - knots[0]) for gap in gaps(knots)]
 
 
 def points(knots: Sequence[Fraction]) -> list[Fraction]:
     """Where each piece has its mean slope: for a parabola, the middle."""
-    return [(left + right) / 2 for left, right in zip(knots, knots[1:], strict=False)]
-
-
-_ABSOLUTE = Broken(
-    (Fraction(-1), Fraction(0), Fraction(2)),
-    ((Fraction(0), Fraction(-1)), (Fraction(0), Fraction(1))),
-)
-"""|t| on [−1, 2], whose mean slope is 1/3."""
+    return [(left + right) / 2 for left, right in pairwise(knots)]
 
 
 @statement(
     "G.1",
     functions,
     control(
-        "both pieces with equal weights, for |t| on [−1, 2]",
-        lambda: _ABSOLUTE,
+        "both pieces with equal weights, for |t| on [−1, 2], whose mean slope is 1/3",
+        lambda: Broken(tuple(map(Fraction, (-1, 0, 2))), ((ZERO, -ONE), (ZERO, ONE))),
         of=lambda knots: [Fraction(1, len(knots) - 1)] * (len(knots) - 1),
     ),
 )
-def g_1(case: Broken, of: Callable[[Sequence[Fraction]], list[Fraction]] = weights) -> Check:
+def g_1(case: Broken, of: Any = weights) -> Check:
     """The mean slope of a continuous function with finitely many kinks is Σ λ_j f'(c_j), with λ_j
     > 0 and Σ λ_j = 1.
-
-    (f(b) − f(a))/(b − a) against Σ λ_j f'(c_j), with λ_j > 0, Σ λ_j = 1 and c_j inside.
     """
     shares, places = of(case.knots), points(case.knots)
     inside = all(case.knots[0] < c < case.knots[-1] for c in places)
     proper = min(shares) > 0 and sum(shares) == 1 and inside
     mean = sum(case.ends()) / (case.knots[-1] - case.knots[0])
-    found = sum(
-        share * case.slope(k, c) for k, (share, c) in enumerate(zip(shares, places, strict=True))
-    )
+    pairs = enumerate(zip(shares, places, strict=True))
+    found = sum(share * case.slope(k, c) for k, (share, c) in pairs)
     return equal(found - mean if proper else Fraction(1), 0, kinks=len(shares) - 1)
 
 
 @statement(
     "G.1 (proof)",
     functions,
-    control("the left ends for the middles", lambda: _CURVED, at=lambda knots: list(knots[:-1])),
+    control(
+        "the left end for the middle, for 2t − t² on [0, 4]: slopes 2 and −2",
+        lambda: Broken((ZERO, 4 * ONE), ((-ONE, 2 * ONE),)),
+        at=lambda knots: list(knots[:-1]),
+    ),
 )
-def g_1_proof(case: Broken, at: Callable[[Sequence[Fraction]], list[Fraction]] = points) -> Check:
+def g_1_proof(case: Broken, at: Any = points) -> Check:
     """On every piece some c_j has the mean slope of the piece, the weights are positive and sum to
     1, and the weighted sum telescopes to (f(b) − f(a))/(b − a) (Eqs 94 to 98).
     """
     shares, places = weights(case.knots), at(case.knots)
-    gaps = [right - left for left, right in zip(case.knots, case.knots[1:], strict=False)]
-    wrong = sum(
-        case.slope(k, c) != end / gap
-        for k, (c, end, gap) in enumerate(zip(places, case.ends(), gaps, strict=True))
-    )
+    slopes = [end / gap for end, gap in zip(case.ends(), gaps(case.knots), strict=True)]
+    pairs = enumerate(zip(places, slopes, strict=True))
+    wrong = sum(case.slope(k, c) != slope for k, (c, slope) in pairs)
     wrong += sum(shares) != 1 or min(shares) <= 0
-    steps = sum(
-        (share * end / gap for share, end, gap in zip(shares, case.ends(), gaps, strict=True)),
-        Fraction(0),
-    )
+    steps = sum(share * slope for share, slope in zip(shares, slopes, strict=True))
     wrong += steps != sum(case.ends()) / (case.knots[-1] - case.knots[0])
-    return equal(wrong, 0, comparisons=len(gaps) + 2, kinks=len(shares) - 1)
-
-
-_CURVED = Broken((Fraction(0), Fraction(4)), ((Fraction(-1), Fraction(2)),))
-"""2t − t² on [0, 4], whose slope at 0 is 2 and whose mean slope is −2."""
+    return equal(wrong, 0, comparisons=len(slopes) + 2, kinks=len(shares) - 1)

@@ -1,6 +1,6 @@
 """[teleport] on nonlinear symmetries: the second term of the Hessian.   Eq. 67, 72, 73"""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -8,12 +8,11 @@ import numpy as np
 
 from neuromanifold.symmetry.groups.hadamard import flatten
 from neuromanifold_papers.check import Check, at_most
-from neuromanifold_papers.statement import control, statement
+from neuromanifold_papers.statement import control, in_float64, statement
 from neuromanifold_papers.teleport.statements import exact
-from neuromanifold_papers.teleport.statements.exact import Jet, Move
+from neuromanifold_papers.teleport.statements.exact import Move
 from neuromanifold_papers.teleport.statements.symmetry import Draw, compared, draws, float_law
 
-ROW = "Eq 67, 72"
 NONLINEAR = ("batch",)
 
 
@@ -44,16 +43,11 @@ def second_term(g: np.ndarray, second: np.ndarray, gradient: np.ndarray) -> np.n
     return np.einsum("am,mbn,n->ab", g, derivative_of_gamma(g, second), gradient)
 
 
-def _losses(case: Move) -> tuple[exact.Law, Jet, Jet]:
-    found = exact.law(case)
-    return found, exact.half_square(found.before), exact.half_square(found.after)
-
-
 def first_move() -> Move:
     return next(exact.nonlinear_moves())
 
 
-@statement(
+@in_float64(
     "Eq 67",
     nonlinear_cases,
     control(
@@ -61,17 +55,17 @@ def first_move() -> Move:
         first_move,
         law=lambda g, second, hessian, gradient: g @ hessian @ g.T,
     ),
-    method="float64",
     draws=16,
 )
-def eq_67(case: Move | Draw, law: Callable[..., np.ndarray] = transformed_hessian) -> Check:
+def eq_67(case: Move | Draw, law: Any = transformed_hessian) -> Check:
     """A nonlinear symmetry turns the Hessian of L into Γ_{αμ}Γ_{βν}H_{μν} +
     Γ_{αμ}(∂_μΓ_{βν})∂_νL.
 
     The Hessian of L at g(θ), from both terms.
     """
     if isinstance(case, Move):
-        found, old, new = _losses(case)
+        found = exact.law(case)
+        old, new = exact.half_square(found.before), exact.half_square(found.after)
         return compared(case, law(found.gamma, found.second, old.curve, old.slope), new.curve)
     both = float_law(case)
     found, (_, gradient, hessian, _) = both.law, both.before
@@ -80,10 +74,7 @@ def eq_67(case: Move | Draw, law: Callable[..., np.ndarray] = transformed_hessia
     return compared(case, formula, both.after[2], both.tolerance)
 
 
-Law = Callable[[np.ndarray, np.ndarray], np.ndarray]
-
-
-@statement(
+@in_float64(
     "Eq 72",
     nonlinear_cases,
     control(
@@ -91,10 +82,9 @@ Law = Callable[[np.ndarray, np.ndarray], np.ndarray]
         first_move,
         law=lambda g, second: -np.einsum("rb,mrs,sn->mbn", g, second, g),
     ),
-    method="float64",
     draws=16,
 )
-def eq_72(case: Move | Draw, law: Law = derivative_of_gamma) -> Check:
+def eq_72(case: Move | Draw, law: Any = derivative_of_gamma) -> Check:
     """∂_μΓ_{βν} = −Γ_{βρ}T_{μρσ}Γ_{σν} with T_{μρσ} = ∂_μ∂_ρ g_σ.
 
     Eq. 72 against the inverse map: Γ_{βν}(θ) = ∂(g⁻¹)_ν/∂θ'_β at θ' = g(θ), so ∂_μΓ_{βν} =
@@ -116,39 +106,6 @@ def eq_72(case: Move | Draw, law: Law = derivative_of_gamma) -> Check:
 def size(array: np.ndarray) -> Fraction | float:
     """The sum of squares of the entries."""
     return sum(value * value for value in np.ravel(array))
-
-
-def sixth_power(g: np.ndarray) -> Fraction | float:
-    """C⁶."""
-    return size(g) ** 3
-
-
-def fourth_power(g: np.ndarray) -> Fraction | float:
-    """C⁴."""
-    return size(g) ** 2
-
-
-Constant = Callable[[np.ndarray], Fraction | float]
-
-
-def deviation(case: Move | Draw, *, after: bool, constant: Constant) -> Check:
-    """‖second term‖² ≤ C⁴‖T·h‖², C² = Σ Γ² ≥ ‖Γ‖²; h = ∇L as printed (then C⁶), or h = Γ∇L, the
-    gradient after the move.
-    """
-    if isinstance(case, Move):
-        found, old, _ = _losses(case)
-        g, second, gradient = found.gamma, found.second, old.slope
-        hypotheses, tolerance = case.hypotheses, 0.0
-    else:
-        both = float_law(case)
-        g, second, gradient = both.law.gamma, both.law.second, both.before[1]
-        hypotheses, tolerance = {"symmetry": case.group, "arithmetic": "float64"}, both.tolerance
-    assert second is not None
-    contracted = np.einsum("mrs,s->mr", second, g @ gradient if after else gradient)
-    bound = constant(g) * size(contracted)
-    term = size(second_term(g, second, gradient))
-    largest_side = max(term, bound) or 1
-    return at_most(term / largest_side, bound / largest_side, tolerance, hypotheses=hypotheses)
 
 
 def _deviation_by_differences(case: Move) -> Check:
@@ -180,12 +137,7 @@ def _first_difference(f: Any, t: np.ndarray, step: float = 1e-4) -> np.ndarray:
 
 
 def _second_difference(f: Any, t: np.ndarray, step: float = 1e-4) -> np.ndarray:
-    return np.array(
-        [
-            _first_difference(lambda s, e=e: (f(s + e) - f(s - e)) / (2 * step), t)
-            for e in step * np.eye(len(t))
-        ]
-    )
+    return _first_difference(lambda s: _first_difference(f, s, step), t, step)
 
 
 _NO_CONSTANT = control(
@@ -194,17 +146,28 @@ _NO_CONSTANT = control(
 
 
 @statement("Eq 73", nonlinear_cases, _NO_CONSTANT, draws=16, confirm=_deviation_by_differences)
-def eq_73(case: Any, constant: Any = sixth_power) -> Check:
-    """The second term is, up to a constant that depends on ‖Γ‖ alone, at most ‖T·∇L‖."""
-    return deviation(case, after=False, constant=constant)
+def eq_73(case: Move | Draw, constant: Any = lambda g: size(g) ** 3, after: bool = False) -> Check:
+    """The second term is, up to a constant that depends on ‖Γ‖ alone, at most ‖T·∇L‖.
+
+    ‖second term‖² ≤ C⁴‖T·h‖², C² = Σ Γ² ≥ ‖Γ‖²; h = ∇L as printed (then C⁶), or h = Γ∇L, the
+    gradient after the move.
+    """
+    if isinstance(case, Move):
+        found = exact.law(case)
+        g, second, gradient = found.gamma, found.second, exact.half_square(found.before).slope
+        hypotheses, tolerance = case.hypotheses, 0.0
+    else:
+        both = float_law(case)
+        g, second, gradient = both.law.gamma, both.law.second, both.before[1]
+        hypotheses, tolerance = case.hypotheses, both.tolerance
+    assert second is not None
+    contracted = np.einsum("mrs,s->mr", second, g @ gradient if after else gradient)
+    bound = constant(g) * size(contracted)
+    term = size(second_term(g, second, gradient))
+    largest_side = max(term, bound) or 1
+    return at_most(term / largest_side, bound / largest_side, tolerance, hypotheses=hypotheses)
 
 
-@statement(
-    "Eq 73 (amended)", nonlinear_cases, _NO_CONSTANT, amends="Eq 73", method="float64", draws=16
+eq_73_amended = eq_73.amend(method="float64", constant=lambda g: size(g) ** 2, after=True)(
+    "The second term is at most C²‖T·Γ∇L‖: the gradient is that after the symmetry."
 )
-def eq_73_amended(case: Any, constant: Any = fourth_power) -> Check:
-    """The second term is at most C²‖T·Γ∇L‖: the gradient is that after the symmetry."""
-    return deviation(case, after=True, constant=constant)
-
-
-NONLINEAR_LAWS = (eq_67, eq_72, eq_73)

@@ -42,9 +42,8 @@ def scaling_cases(signs: tuple[int, ...], activations: tuple[Activation, ...]):
             yield _scaling(MLP(widths, activation, bias=bias), signs, rng)
         for _ in range(count):
             widths = tuple(int(w) for w in rng.integers(1, 5, rng.integers(3, 6)))
-            chosen = tuple(
-                activations[k] for k in rng.integers(len(activations), size=len(widths) - 2)
-            )
+            places = rng.integers(len(activations), size=len(widths) - 2)
+            chosen = tuple(activations[k] for k in places)
             yield _scaling(MLP(widths, chosen, bias=bool(rng.integers(2))), signs, rng)
 
     return cases
@@ -96,5 +95,3 @@ eq_5_positive = statement(
     control("c = −2 with ReLU", lambda: Scaling(MLP((1, 1, 1), "relu", bias=False), ((-TWO,),), 0)),
     says="the same for activations homogeneous for c > 0 only, such as ReLU",
 )(scaled_outputs)
-
-SCALINGS = (eq_5, eq_5_positive)

@@ -15,12 +15,10 @@ from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.precision import arithmetic, promote
 from neuromanifold.symmetry.groups.hadamard import flatten
-from neuromanifold_papers.check import Check, equal
-from neuromanifold_papers.statement import control, statement
+from neuromanifold_papers.check import EPS, Check, equal
+from neuromanifold_papers.statement import control, in_float64, statement
 from neuromanifold_papers.teleport.statements import exact
 from neuromanifold_papers.teleport.statements.exact import Move, largest
-
-_EPS = float(np.finfo(np.float64).eps)
 
 TANH, RELU, LINEAR = (MLP((2, 3, 2), name) for name in ("tanh", "relu", "identity"))
 GROUPS: dict[str, tuple[Callable[[], Any], bool]] = {
@@ -44,11 +42,14 @@ class Draw:
     seed: int
 
     def __str__(self) -> str:
-        lines = (
-            "from neuromanifold_papers.teleport.statements.symmetry import Draw, float_law",
-            f"float_law(Draw({self.group!r}, {self.seed}))",
+        return (
+            "from neuromanifold_papers.teleport.statements.symmetry import Draw, float_law\n"
+            f"float_law(Draw({self.group!r}, {self.seed}))"
         )
-        return "\n".join(lines)
+
+    @property
+    def hypotheses(self) -> dict[str, str]:
+        return {"symmetry": self.group, "arithmetic": "float64"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +69,7 @@ class FloatLaw:
         """Rounding grows with the condition of Γ: twice in a product ΓHΓᵀ, once in the inverse."""
         condition = np.linalg.cond(self.law.gamma)
         bend = 0.0 if self.law.second is None else np.abs(self.law.second).max()
-        return float(64 * len(self.law.gamma) * _EPS * condition**2 * (1 + bend))
+        return float(64 * len(self.law.gamma) * EPS * condition**2 * (1 + bend))
 
 
 @lru_cache(maxsize=256)
@@ -81,23 +82,15 @@ def float_law(draw: Draw) -> FloatLaw:
     there = g(params)
     law = S.transformation(g, params, second=not linear)
     back = None if linear else S.transformation(g.inverse, there, second=True)
-    rest = flatten(there)
-    columns = (
-        np.stack([flatten(g(_shift(params, e))) - rest for e in np.eye(len(rest))])
-        if linear
-        else None
-    )
+    start, rest = flatten(params), flatten(there)
+    moved = [flatten(g(exact.unflatten(params, start + e))) - rest for e in np.eye(len(rest))]
     before, after = (_derivatives(group.net, at) for at in (params, there))
-    return FloatLaw(law, back, before, after, columns)
+    return FloatLaw(law, back, before, after, np.stack(moved) if linear else None)
 
 
 def _parameters(net: MLP, rng: np.random.Generator) -> Any:
     shapes = zip(net.widths[:-1], net.widths[1:], strict=True)
     return tuple(Layer(rng.normal(size=(b, a)), 0.5 * rng.normal(size=b)) for a, b in shapes)
-
-
-def _shift(params: Any, by: np.ndarray) -> Any:
-    return exact.unflatten(params, flatten(params) + by)
 
 
 def _derivatives(net: MLP, params: Any) -> tuple[np.ndarray, ...]:
@@ -115,12 +108,8 @@ def _differentiate(net: MLP, params: Any, x: Any) -> Any:
     f = lambda theta: net(unravel(theta), x).ravel()  # noqa: E731
     loss = lambda theta: ((f(theta) - 1) ** 2).sum() / 2  # noqa: E731
     mixed = lambda theta: jnp.arange(1.0, 7.0) @ f(theta)  # noqa: E731
-    return (
-        jax.jacrev(f)(start),
-        jax.grad(loss)(start),
-        jax.hessian(loss)(start),
-        jax.hessian(mixed)(start),
-    )
+    hessians = (jax.hessian(g)(start) for g in (loss, mixed))
+    return jax.jacrev(f)(start), jax.grad(loss)(start), *hessians
 
 
 def draws(rng: np.random.Generator, count: int, names: Iterable[str]) -> Iterator[Draw]:
@@ -159,14 +148,9 @@ def compared(case: Move | Draw, left: Any, right: Any, tolerance: float = 0.0) -
     """
     difference = largest(np.asarray(left) - np.asarray(right))
     if isinstance(case, Move):
-        return equal(difference, 0, hypotheses=case.hypotheses)
-    hypotheses = {"symmetry": case.group, "arithmetic": "float64"}
-    return equal(
-        float(difference),
-        0.0,
-        tolerance * float(max(largest(left), largest(right))),
-        hypotheses=hypotheses,
-    )
+        return equal(difference, 0)
+    size = float(max(largest(left), largest(right)))
+    return equal(float(difference), 0.0, tolerance * size, hypotheses=case.hypotheses)
 
 
 def _gamma_cases(rng: np.random.Generator, count: int) -> Iterator[Move | Draw]:
@@ -178,7 +162,7 @@ def _gamma_cases(rng: np.random.Generator, count: int) -> Iterator[Move | Draw]:
     yield from draws(rng, count, LINEAR_GROUPS)
 
 
-@statement(
+@in_float64(
     "Eq 15",
     _gamma_cases,
     control(
@@ -186,9 +170,8 @@ def _gamma_cases(rng: np.random.Generator, count: int) -> Iterator[Move | Draw]:
         lambda: Draw("general linear", 1),
         inverse=lambda g: np.linalg.inv(g).T,
     ),
-    method="float64",
 )
-def eq_15(case: Move | Draw, inverse: Callable[[np.ndarray], np.ndarray] = np.linalg.inv) -> Check:
+def eq_15(case: Move | Draw, inverse: Any = np.linalg.inv) -> Check:
     """Γ⁻¹_{αβ} = ∂g_β/∂θ_α (definition): the library's Γ is its inverse for every group.
 
     The library's Γ against the inverse of ∂g_β/∂θ_α, exact, or read off g column by column
@@ -201,13 +184,9 @@ def eq_15(case: Move | Draw, inverse: Callable[[np.ndarray], np.ndarray] = np.li
         found = S.transformation(exact.rounded(case.element), params).gamma
         expected = exact.inverse(derivative).astype(np.float64)
         difference = np.abs(found - expected).max() / np.abs(expected).max()
-        tolerance = float(64 * len(found) * _EPS * np.linalg.cond(expected))
-        return equal(
-            float(difference),
-            0.0,
-            tolerance,
-            hypotheses={**case.hypotheses, "arithmetic": "float64"},
-        )
+        tolerance = float(64 * len(found) * EPS * np.linalg.cond(expected))
+        hypotheses = {**case.hypotheses, "arithmetic": "float64"}
+        return equal(float(difference), 0.0, tolerance, hypotheses=hypotheses)
     both = float_law(case)
     return compared(case, inverse(both.law.gamma), both.columns, both.tolerance)
 
@@ -217,10 +196,14 @@ def gradient_law(g: np.ndarray, jacobian: np.ndarray) -> np.ndarray:
     return jacobian @ g.T
 
 
-Law = Callable[[np.ndarray, np.ndarray], np.ndarray]
+def _slopes(case: Move) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Γ, and J before and after."""
+    found = exact.law(case)
+    old, new = (np.stack([jet.slope for jet in side]) for side in (found.before, found.after))
+    return found.gamma, old, new
 
 
-@statement(
+@in_float64(
     "Eq 16",
     all_cases,
     control(
@@ -228,15 +211,13 @@ Law = Callable[[np.ndarray, np.ndarray], np.ndarray]
         lambda: exact.small_moves()[0],
         law=lambda g, jacobian: jacobian,
     ),
-    method="float64",
     draws=24,
 )
-def eq_16(case: Move | Draw, law: Law = gradient_law) -> Check:
+def eq_16(case: Move | Draw, law: Any = gradient_law) -> Check:
     """After a symmetry ∇F becomes Γ∇F."""
     if isinstance(case, Move):
-        found = exact.law(case)
-        old, new = (np.stack([jet.slope for jet in side]) for side in (found.before, found.after))
-        return compared(case, law(found.gamma, old), new)
+        gamma, old, new = _slopes(case)
+        return compared(case, law(gamma, old), new)
     both = float_law(case)
     return compared(case, law(both.law.gamma, both.before[0]), both.after[0], both.tolerance)
 
@@ -251,27 +232,11 @@ def indexed_hessian(g: np.ndarray, hessian: np.ndarray) -> np.ndarray:
     return g @ hessian @ g.T
 
 
-def hessian_check(formula: Callable[[Any, Any], Any], case: Move | Draw) -> Check:
-    """The Hessians of the outputs (over the rationals: of each; in float64: of their sum with
-    weights) against a formula.
-    """
-    if isinstance(case, Move):
-        found = exact.law(case)
-        differences = [
-            largest(formula(found.gamma, a.curve) - b.curve)
-            for a, b in zip(found.before, found.after, strict=True)
-        ]
-        return equal(max(differences), 0, hypotheses=case.hypotheses)
-    both = float_law(case)
-    return compared(case, formula(both.law.gamma, both.before[3]), both.after[3], both.tolerance)
-
-
 def _hessian_by_jax(case: Move) -> Check:
     """The same move in float64: the library's Γ, and JAX's Hessians on both sides."""
     assert case.element is not None
-    params, g = map(
-        exact.rounded, (exact.layers(case.net, exact.rationals(case.theta)), case.element)
-    )
+    exactly = exact.layers(case.net, exact.rationals(case.theta))
+    params, g = map(exact.rounded, (exactly, case.element))
     x, law = np.array(case.x, float), S.transformation(g, params)
     with arithmetic():
         old, new = (
@@ -296,14 +261,21 @@ _HALVED = control(
 
 @statement("Eq 22", linear_cases, _HALVED, draws=24, confirm=_hessian_by_jax)
 def eq_22(case: Any, formula: Any = printed_hessian) -> Check:
-    """After a linear symmetry the Hessian H of F becomes ΓᵀHΓ."""
-    return hessian_check(formula, case)
+    """After a linear symmetry the Hessian H of F becomes ΓᵀHΓ.
+
+    Over the rationals those of each output, in float64 that of their sum with weights.
+    """
+    if isinstance(case, Move):
+        found = exact.law(case)
+        pairs = zip(found.before, found.after, strict=True)
+        return equal(max(largest(formula(found.gamma, a.curve) - b.curve) for a, b in pairs), 0)
+    both = float_law(case)
+    return compared(case, formula(both.law.gamma, both.before[3]), both.after[3], both.tolerance)
 
 
-@statement("Eq 22 (amended)", linear_cases, _HALVED, amends="Eq 22", method="float64", draws=24)
-def eq_22_amended(case: Any, formula: Any = indexed_hessian) -> Check:
-    """After a linear symmetry the Hessian H of F becomes ΓHΓᵀ, as the indices of Eq. 67 have it."""
-    return hessian_check(formula, case)
+eq_22_amended = eq_22.amend(method="float64", formula=indexed_hessian)(
+    "After a linear symmetry the Hessian H of F becomes ΓHΓᵀ, as the indices of Eq. 67 have it."
+)
 
 
 def kernel_law(g: np.ndarray, jacobian: np.ndarray) -> np.ndarray:
@@ -311,7 +283,7 @@ def kernel_law(g: np.ndarray, jacobian: np.ndarray) -> np.ndarray:
     return jacobian @ g.T @ g @ jacobian.T
 
 
-@statement(
+@in_float64(
     "Eq 24",
     all_cases,
     control(
@@ -319,19 +291,13 @@ def kernel_law(g: np.ndarray, jacobian: np.ndarray) -> np.ndarray:
         lambda: next(move for move in exact.small_moves() if move.kind == "general linear"),
         law=lambda g, jacobian: kernel_law(g.T, jacobian),
     ),
-    method="float64",
     draws=24,
 )
-def eq_24(case: Move | Draw, law: Law = kernel_law) -> Check:
+def eq_24(case: Move | Draw, law: Any = kernel_law) -> Check:
     """After a symmetry the kernel η∇Fᵀ∇F becomes η∇FᵀΓᵀΓ∇F."""
     if isinstance(case, Move):
-        found = exact.law(case)
-        old, new = (np.stack([jet.slope for jet in side]) for side in (found.before, found.after))
-        return compared(case, law(found.gamma, old), new @ new.T)
+        gamma, old, new = _slopes(case)
+        return compared(case, law(gamma, old), new @ new.T)
     both = float_law(case)
-    return compared(
-        case, law(both.law.gamma, both.before[0]), both.after[0] @ both.after[0].T, both.tolerance
-    )
-
-
-LAWS = (eq_15, eq_16, eq_22, eq_24)
+    new = both.after[0]
+    return compared(case, law(both.law.gamma, both.before[0]), new @ new.T, both.tolerance)

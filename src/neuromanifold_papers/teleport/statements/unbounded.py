@@ -2,24 +2,18 @@
 Lipschitz but whose slope need not be.
 """
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import chain
 from typing import Any
 
-import numpy as np
+import jax
+import jax.numpy as jnp
 
 from neuromanifold_papers.check import Check, at_least
-from neuromanifold_papers.statement import control, statement
-from neuromanifold_papers.teleport.statements.limit import (
-    RATE,
-    SLOW_HESSIAN,
-    Quadratic,
-    decays,
-    lemma_cases,
-    move_cases,
-    quadratic_run,
-)
+from neuromanifold_papers.statement import control, in_float64
+from neuromanifold_papers.teleport.statements import limit
+from neuromanifold_papers.teleport.statements.limit import RATE, Quadratic, decays, power_law
 from neuromanifold_papers.teleport.statements.wide import Family
 
 JUMPS = 40
@@ -64,87 +58,62 @@ def hessian(j: int) -> Fraction:
     return Fraction(4, 8**j)
 
 
-def error(j: int, gradient: Callable[[Any], Any] = slope) -> Fraction:
+def error(j: int) -> Fraction:
     """|F(θ(2)) − F_lin(2)| after two steps, in rational numbers."""
     m, start = hessian(j), j + 1 - Fraction(1, 2**j)
     theta, linear = Fraction(0), start
     for _ in range(2):
-        f = gradient(start + theta + m * theta**2 / 2)
-        theta, linear = theta - f * (1 + m * theta), linear - gradient(linear)
+        f = slope(start + theta + m * theta**2 / 2)
+        theta, linear = theta - f * (1 + m * theta), linear - slope(linear)
     return abs(start + theta + m * theta**2 / 2 - linear)
 
 
-def exponent(case: Climb, gradient: Callable[[Any], Any] = slope) -> float:
-    """p in ‖F − F_lin‖ ∝ m^p between the two j."""
-    errors, sizes = (
-        [f(j) for j in (case.first, case.second)] for f in (lambda j: error(j, gradient), hessian)
-    )
-    return float(np.log(float(errors[0] / errors[1])) / np.log(float(sizes[0] / sizes[1])))
+def _loss(z: Any) -> Any:
+    """∫C' in float64: a step's integral is t³ − t⁴/2 up to 1, then t − ½."""
+    j = jnp.arange(1.0, 16.0)
+    t = 8.0**j * (z - j)
+    area = jnp.where(t < 0, 0.0, jnp.where(t < 1, t**3 - t**4 / 2, t - 0.5))
+    return jnp.sum(2.0**-j * 8.0**-j * area)
 
 
 def _error_by_jax(case: Climb) -> Check:
     """Two steps of gradient descent by JAX's derivatives of the loss and of the model, in
     float64, at j = 5 and 8.
     """
-    import jax
-    import jax.numpy as jnp
-
-    def loss(z: Any) -> Any:
-        """∫C': a step's integral is t³ − t⁴/2 up to 1, then t − ½."""
-        j = jnp.arange(1.0, 16.0)
-        t = 8.0**j * (z - j)
-        area = jnp.where(t < 0, 0.0, jnp.where(t < 1, t**3 - t**4 / 2, t - 0.5))
-        return jnp.sum(2.0**-j * 8.0**-j * area)
 
     def run(j: int) -> float:
         m, start = 4 * 8.0**-j, j + 1 - 2.0**-j
         model = lambda t: start + t + m * t**2 / 2  # noqa: E731
         theta, linear = 0.0, start
         for _ in range(2):
-            theta, linear = (
-                theta - jax.grad(lambda t: loss(model(t)))(theta),
-                linear - jax.grad(loss)(linear),
-            )
+            theta = theta - jax.grad(lambda t: _loss(model(t)))(theta)
+            linear = linear - jax.grad(_loss)(linear)
         return float(abs(model(theta) - linear))
 
     with jax.enable_x64(True):
-        errors = [run(j) for j in (5, 8)]
-    return at_least(float(np.log(errors[0] / errors[1]) / np.log(8.0**3)), 1.0, 1e-2)
+        return at_least(power_law((run(5), run(8)), (8.0**3, 1.0)), 1.0, 1e-2)
 
 
-def linearises(
-    case: Climb | Quadratic | Family, run: Callable[..., dict[str, float]] = quadratic_run
-) -> Check:
-    """‖F − F_lin‖ = O(m^p) with p = 1."""
+@in_float64(
+    "Lem 3.1",
+    lambda rng, count: chain([Climb()], limit.ALL(rng, count)),
+    limit.SLOW_HESSIAN,
+    draws=20,
+    confirm=_error_by_jax,
+)
+def lemma(case: Climb | Quadratic | Family, run: Any = limit.quadratic_run) -> Check:
+    """‖H‖ = O(m_n), a normalised gradient, a twice differentiable Lipschitz loss: after any fixed number
+    of steps ‖F − F_lin‖ = O(m_n).
+    """
     if isinstance(case, Climb):
-        return at_least(exponent(case), 1.0, 1e-2, hypotheses=case.hypotheses)
+        both = (case.first, case.second)
+        return at_least(power_law([*map(error, both)], [*map(hessian, both)]), 1.0, 1e-2)
     return decays(case, "error", rate=RATE, run=run)
 
 
-def _printed_cases(rng: np.random.Generator, count: int) -> Iterator[Any]:
-    yield Climb()
-    yield from lemma_cases("tanh, two layers", "relu", "tanh")(rng, count)
-
-
-lemma = statement(
-    "Lem 3.1",
-    _printed_cases,
-    SLOW_HESSIAN,
-    method="float64",
-    draws=20,
-    confirm=_error_by_jax,
-    says="‖H‖ = O(m_n), a normalised gradient, a twice differentiable Lipschitz loss: after any fixed number of steps ‖F − F_lin‖ = O(m_n)",
-)(linearises)
-
-lem_3_1_amended = statement(
-    "Lem 3.1 (amended)",
-    lemma_cases("tanh, two layers", "relu", "tanh"),
-    control("F(θ₀) not bounded, the loss of the counterexample", Climb),
-    amends="Lem 3.1",
-    method="float64",
-    draws=20,
-    says="the same, if C'' is bounded; where it is bounded on bounded sets only, if F(θ₀) = O(1) too",
-)(linearises)
+lem_3_1_amended = lemma.amend(
+    control("F(θ₀) not bounded, the loss of the counterexample", Climb), cases=limit.ALL
+)("the same, if C'' is bounded; where it is bounded on bounded sets only, if F(θ₀) = O(1) too")
 
 
 @dataclass(frozen=True)
@@ -182,28 +151,8 @@ def _moved_error(c: Fraction, j: int) -> tuple[Fraction, Fraction]:
     return abs(start + m * u * v - 1 / m - linear), m
 
 
-def keeps_the_limit(
-    case: Scaled | Family,
-    errors: Callable[[Scaled], list[tuple[Fraction, Fraction]]] = moved_errors,
-) -> Check:
-    """‖F − F_lin‖ = O(m^p) with p = 1 after the symmetry."""
-    if isinstance(case, Family):
-        return decays(case, "error", rate=RATE)
-    (one, m), (other, finer) = errors(case)
-    p = float(np.log(float(one / other)) / np.log(float(m / finer)))
-    return at_least(p, 1.0, 1e-2, family="one linear neuron", c=str(case.factor))
-
-
 def _moved_by_jax(case: Scaled) -> Check:
     """Two steps by JAX's gradients of model and loss in float64, at j = 3 and 6."""
-    import jax
-    import jax.numpy as jnp
-
-    def loss(z: Any) -> Any:
-        j = jnp.arange(1.0, 16.0)
-        t = 8.0**j * (z - j)
-        area = jnp.where(t < 0, 0.0, jnp.where(t < 1, t**3 - t**4 / 2, t - 0.5))
-        return jnp.sum(2.0**-j * 8.0**-j * area)
 
     def run(j: int) -> float:
         m, c = 8 * 8.0**-j, float(case.factor)
@@ -213,38 +162,45 @@ def _moved_by_jax(case: Scaled) -> Check:
         tangent = jnp.zeros(2)
         lin = lambda t: start + jax.grad(model)(first) @ t  # noqa: E731
         for _ in range(2):
-            theta = theta - 0.5 * jax.grad(lambda t: loss(model(t)))(theta)
-            tangent = tangent - 0.5 * jax.grad(lambda t: loss(lin(t)))(tangent)
+            theta = theta - 0.5 * jax.grad(lambda t: _loss(model(t)))(theta)
+            tangent = tangent - 0.5 * jax.grad(lambda t: _loss(lin(t)))(tangent)
         return float(abs(model(theta) - lin(tangent)))
 
     with jax.enable_x64(True):
-        errors = [run(j) for j in (3, 6)]
-    return at_least(float(np.log(errors[0] / errors[1]) / np.log(8.0**3)), 1.0, 1e-2)
+        return at_least(power_law((run(3), run(6)), (8.0**3, 1.0)), 1.0, 1e-2)
 
 
-def _theorem_cases(rng: np.random.Generator, count: int) -> Iterator[Any]:
-    yield from (Scaled(Fraction(c)) for c in (1, 2))
-    yield from move_cases(rng, count)
+_MOVED = limit.families(
+    ("tanh", "hadamard"),
+    ("tanh", "hadamard, later"),
+    ("tanh, two layers", "hadamard"),
+    ("relu", "hadamard"),
+    ("relu", "scaling"),
+    ("relu", "scaling, later"),
+)
+"""Bounded generalised symmetries of every weight, and neuron scalings, at initialisation and after
+four steps.
+"""
 
 
-theorem = statement(
+@in_float64(
     "Thm 4.1",
-    _theorem_cases,
+    lambda rng, count: chain([Scaled(Fraction(1)), Scaled(Fraction(2))], _MOVED(rng, count)),
     control("a symmetry whose ‖Γ‖ grows with the width", lambda: Family("tanh", "unbounded")),
-    method="float64",
     draws=20,
     confirm=_moved_by_jax,
-    says="in the setup of Lem 3.1, after a symmetry with ‖Γ‖ ≤ C, at any step, ‖F − F_lin‖ is still O(m_n)",
-)(keeps_the_limit)
+)
+def theorem(case: Scaled | Family) -> Check:
+    """In the setup of Lem 3.1, after a symmetry with ‖Γ‖ ≤ C, at any step, ‖F − F_lin‖ is still O(m_n)."""
+    if isinstance(case, Family):
+        return decays(case, "error", rate=RATE)
+    p = power_law(*zip(*moved_errors(case), strict=True))
+    return at_least(p, 1.0, 1e-2, family="one linear neuron", c=str(case.factor))
 
-thm_4_1_amended = statement(
-    "Thm 4.1 (amended)",
-    move_cases,
+
+thm_4_1_amended = theorem.amend(
     control(
         "F(θ₀) not bounded, the loss of the counterexample, c = 2", lambda: Scaled(Fraction(2))
     ),
-    amends="Thm 4.1",
-    method="float64",
-    draws=20,
-    says="the same, if C'' is bounded; where it is bounded on bounded sets only, if F(θ₀) = O(1) too",
-)(keeps_the_limit)
+    cases=_MOVED,
+)("the same, if C'' is bounded; where it is bounded on bounded sets only, if F(θ₀) = O(1) too")

@@ -4,7 +4,7 @@ import contextlib
 import copy
 import warnings
 from collections.abc import Callable, Collection, Generator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from neuromanifold.models.adapters.torch.program import (
 from neuromanifold.models.adapters.torch.program_model import ProgramModel
 from neuromanifold.models.adapters.torch.rewriting import as_constants, as_parameters
 from neuromanifold.models.adapters.torch.structure import filled, numbered
+from neuromanifold.models.adapters.torch.substitutes import own_gradients
 from neuromanifold.models.adapters.torch.tensors import (
     constants_of,
     frozen_parameters,
@@ -61,17 +62,19 @@ def from_torch(
     `example` is one batch: a tensor, a tuple of the module's positional arguments, or a dictionary
     of its keyword arguments, every array with the sample axis first. `x` has the same form, with
     any number of samples. `kwargs` are further arguments that stay fixed (`{"use_cache": False}`).
-    `output` picks what is meant from the module's output.
+    `output` picks one of the module's outputs.
 
     With `whole=True` the example is one input, whose first axis counts no samples (the nodes of a
     graph): f takes a stack of such inputs, `x[None]` for one, and maps each as a whole.
 
     `params` is a dictionary with the module's own names; weights that share memory appear once.
-    Buffers are constants, and so are parameters with `requires_grad=False`; with `statistics=True` the running means and variances of batch
-    normalisations are parameters too, so that they follow their channels when `nm.reduce_width`
-    removes some. The module must be in evaluation mode where that matters. It is not changed, and
-    before `f` is handed out its outputs and a directional derivative are compared with the module's
-    in float64 on random inputs (`f.evidence`).
+    Buffers are constants, and so are parameters with `requires_grad=False`. With `statistics=True`
+    the running means and variances of batch normalisations are parameters too, so that they follow
+    their channels when `nm.reduce_width` removes some.
+
+    The module must be in evaluation mode where that matters. It is not changed. Before it returns,
+    `from_torch` compares the outputs of `f` and a directional derivative with the module's, in
+    float64 on random inputs (`f.evidence`).
     """
     torch = need("torch")
     module = _checked(module, torch)
@@ -81,13 +84,8 @@ def from_torch(
         flat, leaves, takes = _flat(module, example, dict(kwargs or {}), output, whole, torch)
         twin = _copied(flat).requires_grad_(True)
         gives = _form_of_output(twin, leaves)
-        exported = export(flat, [leaf[:1] for leaf in leaves] if whole else leaves)
-        program = program_of(exported, tied, _PREFIX)
-        for node in unknown_operations(program):
-            raise Untranslatable(unknown(node))
-        constants, runner = constants_of(exported, program), ProgramModel(program, takes, gives)
-        runner.check(params, constants)
-        evidence = compare(twin, runner, params, constants, leaves, tied)
+        translated = _Translation(flat, twin, leaves, takes, gives, params, tied)
+        program, constants, evidence = translated(1) if whole else translated.of_any_number()
     if frozen := {name: _PREFIX + name for name in frozen_parameters(module)}:
         if len(frozen) == len(params):
             raise ValueError(
@@ -99,12 +97,74 @@ def from_torch(
     if statistics:
         program, moved = _with_statistics(program, module, torch)
         params |= moved
-    if frozen or statistics:
-        runner = ProgramModel(program, takes, gives)
-        constants = {name: constants[name] for name in dict.fromkeys(program.constants.values())}
+    constants = {name: constants[name] for name in dict.fromkeys(program.constants.values())}
     return AdaptedModel(
-        runner, constants, f"{type(module).__name__} from PyTorch", evidence, separate=True
+        ProgramModel(program, takes, gives),
+        constants,
+        f"{type(module).__name__} from PyTorch",
+        evidence,
+        separate=True,
     ), params
+
+
+Translated = tuple[Program, dict[str, Any], str]
+
+
+class OwnGradients(ValueError):
+    """A module whose gradients are not the derivative of what it computes."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Translation:
+    """From a module to a program that was compared with it on several samples."""
+
+    flat: Any
+    twin: Any
+    leaves: list[Any]
+    takes: Any
+    gives: Any
+    params: Mapping[str, np.ndarray]
+    tied: Mapping[str, str]
+
+    def __call__(self, samples: int) -> Translated:
+        """The program of so many samples: one is mapped over all, several stand for any number."""
+        return self._compared(samples, *self._program(samples))
+
+    def of_any_number(self) -> Translated:
+        """The program of any number of samples; that of one where PyTorch can follow no other
+        (derivatives inside, packed sequences, `einsum` of three operands, `cdist`).
+        """
+        try:
+            found = self._program(3)
+        except ValueError as refusal:
+            try:
+                return self(1)
+            except ValueError:
+                raise refusal from None
+        return self._compared(3, *found)
+
+    def _program(self, samples: int) -> tuple[Program, dict[str, Any]]:
+        exported = export(self.flat, [leaf[:samples] for leaf in self.leaves])
+        program = program_of(exported, self.tied, _PREFIX)
+        for node in unknown_operations(program):
+            raise Untranslatable(unknown(node))
+        constants = constants_of(exported, program)
+        ProgramModel(program, self.takes, self.gives).check(self.params, constants)
+        return program, constants
+
+    def _compared(self, samples: int, program: Program, constants: dict[str, Any]) -> Translated:
+        def evidence() -> str:
+            runner = ProgramModel(program, self.takes, self.gives)
+            return compare(self.twin, runner, self.params, constants, self.leaves, self.tied)
+
+        try:
+            return program, constants, evidence()
+        except OwnGradients:
+            with own_gradients() as met:
+                program, constants = self._program(samples)
+            if not met:
+                raise
+            return program, constants, f"{evidence()}; with the gradients of {', '.join(met)}"
 
 
 def _with_statistics(
@@ -223,6 +283,7 @@ def _form_of_output(twin: Any, leaves: list[Any]) -> Any:
         with warnings.catch_warnings():
             # `torch.cond` asks its operands, which are no leaves, for their gradients.
             warnings.filterwarnings("ignore", "The .grad attribute of a Tensor that is not a leaf")
+            warnings.filterwarnings("ignore", category=DeprecationWarning)
             y = twin.structured(*(leaf.clone() for leaf in leaves))
     except Exception as error:
         said, shapes = (
@@ -372,6 +433,8 @@ Arrays = list[np.ndarray]
 # PyTorch's own backward passes are less exact than its forward ones: that of hardsigmoid has 1/6 in
 # float32, which is 3e-8.
 _SLACK = 100
+# Networks of more parameters are compared on fewer samples.
+_LARGE = 10**7
 
 
 def compare(
@@ -385,8 +448,11 @@ def compare(
     """How far outputs and ⟨v, J u⟩ are from the module's, as a sentence; too far is an error.
 
     The module's side runs backwards (vᵀJ by PyTorch's autograd), the translation's forwards (J u):
-    two routes to one number. Three samples, then the last two of them, whose rows must not change.
+    two routes to one number. Three samples (two of a large network), then all but the first of
+    them, whose rows must not change.
     """
+    n = 2 if sum(map(np.size, params.values())) > _LARGE else 3
+    leaves = [leaf[:n] for leaf in leaves]
     rng, own = np.random.default_rng(0), runner.program.dtype
     dtype, x, large = _reference(module, own, leaves, rng)
     rtol = float(jnp.finfo(dtype).eps) ** 0.5
@@ -399,17 +465,32 @@ def compare(
             "that first."
         ) from None
     _check_rows(large, small, rtol)
-    direction = {name: rng.standard_normal(np.shape(leaf)) for name, leaf in params.items()}
+    direction = {
+        name: rng.integers(0, 2, np.shape(leaf), np.int8) * np.float32(2) - np.float32(1)
+        for name, leaf in params.items()
+    }
+    paired = _paired(gradient, direction)
+    if not np.isfinite(paired[0]):
+        names = ", ".join(name for name, slope in gradient.items() if not np.isfinite(slope).all())
+        raise ValueError(
+            f"`module` has no finite gradient in PyTorch itself, with respect to {names} (a root "
+            "or a quotient of zeros, say); change these parameters, or keep the zeros away by a "
+            "small constant."
+        )
+    del gradient
     found, found_small, tangents = _forwards(runner, params, constants, x, direction, dtype)
     outputs = max(
         _deviation(a, b) for a, b in zip([*large, *small], [*found, *found_small], strict=True)
     )
-    derivative = _derivative_deviation(gradient, direction, weights, tangents)
+    forwards = sum(
+        float(np.sum(v * t)) for v, t in zip(weights, tangents, strict=True) if v is not None
+    )
+    derivative = abs(paired[0] - forwards) / (paired[1] or 1.0)
     _check(outputs, derivative, rtol, dtype)
     return (
         f"outputs within {outputs:.0e} and a directional derivative within {derivative:.0e} of "
         "the module's, "
-        f"in {dtype}, at 2 and 3 samples"
+        f"in {dtype}, at {n - 1} and {n} samples"
     )
 
 
@@ -421,11 +502,11 @@ def _check(outputs: float, derivative: float, rtol: float, dtype: str) -> None:
             "out: please report the module, and wrap the network as nm.FunctionModel for now."
         )
     if not derivative <= _SLACK * rtol:
-        raise ValueError(
+        raise OwnGradients(
             f"`module` has gradients of its own: they differ by {derivative:.1e} from the "
-            "derivative of what it computes (a custom "
-            "autograd.Function, torch.no_grad or hooks); replace those steps by differentiable "
-            "ones."
+            "derivative of what it computes (a custom autograd.Function that is not entry by "
+            "entry, torch.no_grad, hooks, or equal entries among which it picks in an order of its "
+            "own); replace those steps by differentiable ones, or `.detach()` what has no gradient."
         )
 
 
@@ -546,11 +627,11 @@ def _backwards(
 def _forwards(
     runner: ProgramModel, params: Any, constants: Any, x: Arrays, direction: Any, dtype: str
 ) -> tuple[Arrays, Arrays, Arrays]:
-    """(f at three samples, f at two, J u at two) by JAX's forward mode, compiled once and run once:
-    quickly compiled, since it is quickly run.
+    """(f at all samples, f at all but one, J u at these) by JAX's forward mode, quickly compiled,
+    since it is run once.
     """
 
-    @run_once
+    @(jax.jit if _is_depthwise(runner.program) else run_once)
     def evaluate(theta: Any, u: Any, constants: Any, x: list[Any]) -> tuple[Any, Any, Any]:
         small, tangents = jax.jvp(
             lambda theta: runner.outputs(theta, constants, [a[1:] for a in x]), (theta,), (u,)
@@ -563,12 +644,24 @@ def _forwards(
         return jax.tree.map(np.asarray, found)
 
 
+def _is_depthwise(program: Program) -> bool:
+    """Whether convolutions have groups: XLA's on a CPU are so slow that compiling them well is
+    quicker than running them once.
+    """
+    return any(
+        node.target in ("aten.conv1d.default", "aten.conv2d.default", "aten.conv3d.default")
+        and len(node.args) > 6
+        and node.args[6] != 1
+        for node in program.nodes
+    )
+
+
 def _check_rows(large: Arrays, small: Arrays, rtol: float) -> None:
     for index, (a, b) in enumerate(zip(large, small, strict=True)):
         if a[1:].shape != b.shape or not _deviation(a[1:], b) <= rtol:
             raise ValueError(
                 f"`module` mixes samples: rows of its output (number {index + 1}, shape {a.shape} "
-                "for 3 samples) change with the "
+                f"for {len(a)} samples) change with the "
                 "other rows; the first axis must count the samples (build recurrent and attention "
                 "layers with batch_first=True), or pass `whole=True`, where x is one input as a "
                 "whole."
@@ -589,18 +682,13 @@ def _deviation(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.abs(a[defined] - b[defined]).max(initial=0.0) / (largest or 1.0))
 
 
-def _derivative_deviation(
-    gradient: Any, direction: Any, weights: list[Any], tangents: Arrays
-) -> float:
-    """|⟨vᵀJ, u⟩ − ⟨v, J u⟩| over the norm of the first's terms, which is the size that the sum
-    has for random u.
-    """
-    terms = [g * direction[name] for name, g in gradient.items()]
-    forwards = sum(
-        float(np.sum(v * t)) for v, t in zip(weights, tangents, strict=True) if v is not None
-    )
-    size = float(np.sqrt(sum(float(np.sum(t * t)) for t in terms)))
-    return abs(sum(float(np.sum(t)) for t in terms) - forwards) / (size or 1.0)
+def _paired(gradient: Mapping[str, Any], direction: Mapping[str, Any]) -> tuple[float, float]:
+    """⟨vᵀJ, u⟩, and the norm of its terms, which is the size that the sum has for random signs u."""
+    total = square = 0.0
+    for name, slope in gradient.items():
+        total += float(np.vdot(slope, direction[name]))
+        square += float(np.vdot(slope, slope))
+    return total, square**0.5
 
 
 STATISTICS = ("running_mean", "running_var")

@@ -24,7 +24,8 @@ from neuromanifold.models.adapters.torch.program import (
     Shape,
     Untranslatable,
 )
-from neuromanifold.models.adapters.torch.rewriting import settled
+from neuromanifold.models.adapters.torch.rewriting import needed, settled
+from neuromanifold.models.adapters.torch.substitutes import padded_sequences
 from neuromanifold.runtime.files import write_atomically
 from neuromanifold.runtime.packages import need
 
@@ -49,9 +50,9 @@ def export(flat: Any, leaves: list[Any]) -> Any:
     def attempt(module: Any, given: list[Any]) -> Any:
         free = (tuple({0: torch.export.Dim("samples")} for _ in given),) if many else None
         exported = torch.export.export(module, tuple(given), dynamic_shapes=free, strict=False)
-        return exported.run_decompositions(_parts(torch))
+        return exported if _readable(exported) else exported.run_decompositions(_parts(torch))
 
-    with quiet():
+    with quiet(), contextlib.nullcontext() if many else padded_sequences():
         if any(tensor.device.type != "cpu" for tensor in (*flat.parameters(), *flat.buffers())):
             with contextlib.suppress(
                 Exception
@@ -69,6 +70,25 @@ def export(flat: Any, leaves: list[Any]) -> Any:
         if exported is None:
             raise ValueError(refusal)
         return exported
+
+
+def _readable(exported: Any) -> bool:
+    """Whether the table has all operations as they are recorded: taking the graph apart, which
+    takes longer than recording it, is not needed then.
+    """
+    signature = exported.graph_signature
+    fixed = {
+        **signature.inputs_to_parameters,
+        **signature.inputs_to_buffers,
+        **signature.inputs_to_lifted_tensor_constants,
+    }
+    outputs = tuple(Ref(name) for name in signature.user_outputs)
+    calls = [node for node in exported.graph.nodes if node.op == "call_function"]
+    try:
+        nodes, _ = functional(tuple(_node(node, "") for node in calls), outputs, fixed)
+    except Untranslatable:
+        return False
+    return all(node.target in OPERATIONS for node in nodes)
 
 
 def recorded(flat: Any, leaves: list[Any]) -> Any:
@@ -303,6 +323,10 @@ def as_written() -> Generator[None]:
     switch.set_fastpath_enabled(False)
     # A mask that is given is used; whether it is a causal one is a hint, read off its values.
     layers._detect_is_causal_mask = lambda mask, is_causal=None, size=None: bool(is_causal)
+    # Distributions compute the same without a check of their values.
+    distribution = torch.distributions.Distribution
+    validates = distribution._validate_args
+    distribution.set_default_validate_args(False)
     try:
         with contextlib.ExitStack() as stack:
             stack.enter_context(torch.inference_mode(False))
@@ -313,6 +337,7 @@ def as_written() -> Generator[None]:
     finally:
         switch.set_fastpath_enabled(before)
         layers._detect_is_causal_mask = detects
+        distribution.set_default_validate_args(validates)
 
 
 @contextlib.contextmanager
@@ -348,14 +373,14 @@ def _refusal(error: Exception, torch: Any) -> str:
         )
     if any("eager_transforms" in f.filename for f in traceback.extract_tb(error.__traceback__)):
         return (
-            f"`module` differentiates itself at {place} in forward mode (as torch.func.hessian "
-            "does), which PyTorch cannot record for any number of samples; use torch.func.jacrev "
-            "or torch.autograd.grad, once or twice."
+            f"`module` differentiates itself at {place} in a way that PyTorch cannot record; use "
+            "torch.func.jacrev or torch.autograd.grad, once or twice."
         )
     if _holds(error, torch.nn.utils.rnn.PackedSequence):
         return (
-            f"`module` packs sequences ({place}), whose lengths are data; run the recurrent layer "
-            "on the padded batch and pick the last states by `torch.gather`."
+            f"`module` packs sequences ({place}), whose lengths are data; pass "
+            "`total_length=x.shape[1]` to `pad_packed_sequence`, or run the recurrent layer on the "
+            "padded batch and pick the last states by `torch.gather`."
         )
     if _VIOLATED in first:
         return (
@@ -414,7 +439,7 @@ def program_of(exported: Any, tied: Mapping[str, str], prefix: str) -> Program:
         nodes, tuple(Ref(name) for name in signature.user_outputs), {**named, **fixed}
     )
     return Program(
-        nodes=settled(nodes, shapes),
+        nodes=settled(needed(nodes, outputs), shapes),
         parameters={place: tied[name] for place, name in named.items()},
         constants=fixed,
         inputs=inputs,

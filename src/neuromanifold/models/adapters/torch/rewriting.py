@@ -2,10 +2,23 @@
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 import jax.numpy as jnp
 
-from neuromanifold.models.adapters.torch.program import Node, Program, Ref, Shape
+from neuromanifold.models.adapters.torch.program import Node, Program, Ref, Shape, names_in
+
+
+def needed(nodes: tuple[Node, ...], outputs: tuple[Any, ...]) -> tuple[Node, ...]:
+    """The operations that the outputs depend on: a number that is drawn and then not looked at
+    (layer drop in evaluation mode) makes no module random.
+    """
+    read, kept = {*names_in(outputs)}, []
+    for node in reversed(nodes):
+        if not read.isdisjoint(node.outputs):
+            read.update(names_in((node.args, node.kwargs)))
+            kept.append(node)
+    return tuple(reversed(kept))
 
 
 def settled(nodes: tuple[Node, ...], shapes: Mapping[str, Shape]) -> tuple[Node, ...]:

@@ -18,7 +18,7 @@ def to_numpy(tensor: Any) -> np.ndarray:
     tensor = tensor.detach().cpu()
     if tensor.dtype == torch.bfloat16:
         return tensor.contiguous().view(torch.int16).numpy().view(ml_dtypes.bfloat16).copy()
-    return tensor.numpy().copy()
+    return tensor.numpy(force=True).copy()
 
 
 def from_array(array: np.ndarray) -> Any:

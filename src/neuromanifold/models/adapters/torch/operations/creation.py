@@ -133,6 +133,10 @@ CREATION: Table = (
             "zeros_like.default full_like.default empty_like.default": full_like,
             "ones_like.default": lambda x, dtype=None: full_like(x, 1),
             "new_zeros.default new_full.default new_empty.default": new_full,
+            # Zeros in forward derivatives: of one's batch axes and the other's shape.
+            "_new_zeros_with_same_feature_meta.default": lambda x, y, *, self_num_batch_dims=0: (
+                jnp.zeros(x.shape[:self_num_batch_dims] + y.shape, y.dtype)
+            ),
             "new_ones.default": lambda x, size, dtype=None: new_full(x, size, 1),
             "scalar_tensor.default": lambda value, dtype=None: jnp.asarray(value),
             "linspace.default": linspace,
@@ -144,6 +148,7 @@ CREATION: Table = (
             "multinomial.default randperm.default poisson.default rrelu_with_noise_functional.default": random,
             "item.default _local_scalar_dense.default nonzero.default masked_select.default": item,
             "_assert_async.msg _assert_scalar.default _assert_tensor_metadata.default "
+            "_linalg_check_errors.default "
             "sym_constrain_range.default sym_constrain_range_for_size.default": nothing,
         }
     )

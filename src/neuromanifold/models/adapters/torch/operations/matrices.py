@@ -26,6 +26,12 @@ def solve(a: Any, b: Any, *, left: bool = True) -> Any:
     return x[..., 0] if vectors else x
 
 
+def solve_and_factors(a: Any, b: Any, *, left: bool = True, check_errors: bool = False) -> Any:
+    """(x, the factors of a in one matrix, their pivots from one on, what LAPACK reports)."""
+    factors, pivots, _ = jax.lax.linalg.lu(a)
+    return solve(a, b, left=left), factors, pivots + 1, _success(a)
+
+
 def cholesky(a: Any, upper: bool = False, check_errors: bool = False) -> tuple[Any, Any]:
     """L of a = L Lᵀ."""
     found = jnp.linalg.cholesky(a)
@@ -75,6 +81,7 @@ MATRICES: Table = table(
     {
         "linalg_inv_ex.default": inverse,
         "linalg_inv.default": lambda a: inverse(a)[0],
+        "_linalg_solve_ex.default": solve_and_factors,
         "linalg_solve.default": solve,
         "linalg_cholesky_ex.default": cholesky,
         "linalg_cholesky.default": lambda a, upper=False: cholesky(a, upper)[0],

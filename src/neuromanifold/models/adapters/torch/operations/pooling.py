@@ -179,6 +179,37 @@ def bilinear(x: Any, size: Any, align_corners: bool, *factors: Any) -> Any:
     return x
 
 
+def antialiased(x: Any, size: Any, align_corners: bool, *scales: Any, cubic: bool) -> Any:
+    """Means along the last two axes under a triangle, or under Keys's weights with a = −1/2, as
+    wide as the step.
+    """
+    given = scales if len(scales) > 1 else scales[0] if scales else None
+    factors = [given] if given is not None and None not in given else []
+    for axis, n, step in _sizes(x, size, factors, 2):
+        length = x.shape[axis]
+        if align_corners:
+            step = (length - 1) / (n - 1) if n > 1 else 0.0
+        weights = _under(_matrix(n, length), step, cubic).astype(x.dtype)
+        x = jnp.moveaxis(jnp.tensordot(x, weights, (axis, 1)), -1, axis)
+    return x
+
+
+def _under(matrix: np.ndarray, step: float, cubic: bool) -> np.ndarray:
+    out, length = matrix.shape
+    wide = max(step, 1.0)
+    reach = (2 if cubic else 1) * wide
+    for i in range(out):
+        centre = step * (i + 0.5)
+        first, last = max(int(centre - reach + 0.5), 0), min(int(centre + reach + 0.5), length)
+        t = np.abs(np.arange(first, last) - centre + 0.5) / wide
+        w = np.maximum(1 - t, 0)
+        if cubic:
+            far = -0.5 * ((t - 5) * t + 8) * t + 2
+            w = np.where(t < 1, (1.5 * t - 2.5) * t * t + 1, np.where(t < 2, far, 0))
+        matrix[i, first:last] = w / w.sum()
+    return matrix
+
+
 def _matrix(out: int, length: int) -> np.ndarray:
     if out * length > 2**24:
         raise Refusal(f"changes a length of {length} into {out}, which takes too large a matrix")
@@ -300,6 +331,12 @@ POOLING: Table = table(
         "upsample_nearest2d.vec": nearest,
         "upsample_nearest1d.vec": functools.partial(nearest, space=1),
         "upsample_bilinear2d.vec": bilinear,
+        "_upsample_bilinear2d_aa.default _upsample_bilinear2d_aa.vec": functools.partial(
+            antialiased, cubic=False
+        ),
+        "_upsample_bicubic2d_aa.default _upsample_bicubic2d_aa.vec": functools.partial(
+            antialiased, cubic=True
+        ),
         "grid_sampler_2d.default": sample_at,
     }
 )

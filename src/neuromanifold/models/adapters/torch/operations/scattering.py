@@ -117,12 +117,16 @@ def searchsorted(
     side: str | None = None,
     sorter: Any = None,
 ) -> Any:
-    """How many entries of a sorted sequence are smaller than x, or not larger."""
-    if sequence.ndim != 1 or sorter is not None:
-        raise Refusal(
-            "searches several sequences or one that is not sorted; pass one sorted sequence"
-        )
-    return jnp.searchsorted(sequence, x, side="right" if right or side == "right" else "left")
+    """How many entries of a sorted sequence are smaller than x, or not larger; a sequence for each
+    row of x where there are several.
+    """
+    side = "right" if right or side == "right" else "left"
+    if sorter is not None:
+        sequence = jnp.take_along_axis(sequence, sorter, -1)
+    if sequence.ndim == 1:
+        return jnp.searchsorted(sequence, x, side=side)
+    before = jnp.less_equal if side == "right" else jnp.less
+    return before(sequence[..., None, :], x[..., None]).sum(-1)
 
 
 def bucketize(x: Any, boundaries: Any, out_int32: bool = False, right: bool = False) -> Any:

@@ -312,6 +312,9 @@ SHAPE: Table = MASKED | table(
         "index_put.default _unsafe_index_put.default": index_put,
         "index_select.default": index_select,
         "gather.default": gather,
+        "diff.default": lambda x, n=1, dim=-1, prepend=None, append=None: jnp.diff(
+            x, n, dim, prepend, append
+        ),
         "flip.default": lambda x, dims: jnp.flip(x, tuple(dims)),
         "roll.default": roll,
         "repeat.default tile.default": repeat,
