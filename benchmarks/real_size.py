@@ -4,10 +4,11 @@
 
 NAME is `gpt-2` (124 million parameters, 12 layers), `gpt-6` (6 layers of 384 channels), both by
 Hugging Face's transformers with random weights and 64 tokens, `resnet` (torchvision's ResNet-18
-written out, 10 classes, images of 32×32) or `resnet.pt2` (the same by way of a file). Prints for
-the conversion and for each section wall and processor seconds and the memory of the process
-before and at its largest (PyTorch and the module included), what was left out, and the table. SECTIONs, by
-the names of their fields, are those that are asked; without any all are.
+written out, 10 classes, images of 32×32) or `resnet.pt2` (the same by way of a file); with
+`+targets` behind it the samples have random classes and a loss. Prints for the conversion and for
+each section wall and processor seconds and the memory of the process before and at its largest
+(PyTorch and the module included), what was left out, and the table. SECTIONs, by the names of
+their fields, are those that are asked; without any all are.
 """
 
 import gc
@@ -115,10 +116,17 @@ def main(name: str, memory: str = "4G", *chosen: str) -> None:
     module.SECTIONS = tuple(
         timed(section) for section in module.SECTIONS if not chosen or section.field in chosen
     )
+    name, _, wanted = name.partition("+")
     f, params, x = NETWORKS[name]()
     x = x[: SAMPLES[name]]
+    targets = {}
+    if wanted:
+        classes = np.random.default_rng(1).integers(0, 10, len(x))
+        targets = {"y": classes, "loss": nm.losses.cross_entropy}
     outputs = np.s_[-1, :1] if name.startswith("gpt") else None
-    found = measured("inspect", lambda: nm.inspect(f, params, x, outputs=outputs, memory=memory))
+    found = measured(
+        "inspect", lambda: nm.inspect(f, params, x, outputs=outputs, memory=memory, **targets)
+    )
     for part in found.parts:
         if part.left_out:
             print(f"{part.title}: {part.left_out}")

@@ -133,23 +133,25 @@ def timeless(found: Any) -> Any:
 def killed(job: str, folder: Path, pause: float, cores: int) -> bool:
     """Kill the job a moment after its files changed twice: the first change may come before what
     says how they were computed. Whether it was still running; a kill that comes too late is tried
-    again on the files as they were, four times sooner.
+    again on the files as they were, sooner and sooner. An inspection writes all its files in the
+    end: on a busy machine the last try kills it while it computes.
     """
     before = folder.with_name("before")
-    for sooner in (1, 4, 16, 64):
+    tries = [(2, pause), (2, pause / 16), (1, 0.0), *[(0, 1 + pause)] * (job == "inspection")]
+    for changes, wait in tries:
         shutil.rmtree(before, ignore_errors=True)
         folder.mkdir(exist_ok=True)
         shutil.copytree(folder, before)
-        if met_running(job, folder, pause / sooner, cores):
+        if met_running(job, folder, changes, wait, cores):
             return True
         shutil.rmtree(folder)
         before.rename(folder)
     return False
 
 
-def met_running(job: str, folder: Path, pause: float, cores: int) -> bool:
+def met_running(job: str, folder: Path, changes: int, pause: float, cores: int) -> bool:
     child, seen = begun(job, folder, cores), [state(folder)]
-    while child.poll() is None and len(seen) < 3:
+    while child.poll() is None and len(seen) <= changes:
         time.sleep(0.001)
         if (now := state(folder)) != seen[-1]:
             seen.append(now)

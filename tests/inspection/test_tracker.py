@@ -17,6 +17,7 @@ from neuromanifold.inspection import checkpoints, recorder
 from neuromanifold.inspection.checkpoints import numbered
 from neuromanifold.inspection.events import crc32c
 from neuromanifold.inspection.inspect import SectionFailed
+from neuromanifold.models import arguments
 from neuromanifold.models.adapters.model import AdaptedModel
 
 NET = nm.MLP((1, 4, 4, 1))
@@ -361,9 +362,10 @@ def test_classes_are_targets_of_the_cross_entropy(shape, rng):
         nm.alignment(f, params, x, y)
 
 
-def test_statistics_that_move_compile_nothing_after_the_second_record(key):
+def test_statistics_that_move_compile_nothing_after_the_second_record(key, monkeypatch):
     """Values are those of the network with the statistics of the step; the control takes other
-    statistics.
+    statistics. Steps are not counted among the new functions after which programs are released;
+    another function is.
     """
 
     def apply(params, state, x):
@@ -399,3 +401,10 @@ def test_statistics_that_move_compile_nothing_after_the_second_record(key):
             float(found["loss"]), float(nm.losses.mse(f(params, x), targets)), rtol=1e-9
         )
     assert compiled == []
+    monkeypatch.setattr(arguments, "_KEPT", 1)  # as at the 64th new function
+    for step, other in ((4, False), (5, True)):
+        if other:
+            arguments.check_model(lambda params, x: x)
+        with compilations() as compiled:
+            taken.add(step, at(step), params)
+        assert bool(compiled) == other

@@ -27,7 +27,7 @@ from neuromanifold.inspection.subject import Subject
 from neuromanifold.inspection.timeline import Timeline
 from neuromanifold.inspection.units import statuses
 from neuromanifold.models.adapters.model import AdaptedModel
-from neuromanifold.models.arguments import spare_rows
+from neuromanifold.models.arguments import one_network, spare_rows
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.precision import boundary, full_products, is_traced
 from neuromanifold.numerics.validation import check_param_types, refuse_tracers
@@ -284,9 +284,9 @@ class Recorder(ByName):
         if self._reference.network is not None:
             spare_rows(f, self._reference.network.f)
         if all(np.isfinite(np.asarray(leaf, np.float64)).all() for leaf in leaves):
-            self._records[step] = self._measured(
-                subject_of(f, params, self._x, self._y, **self._options)
-            )
+            with one_network():
+                subject = subject_of(f, params, self._x, self._y, **self._options)
+                self._records[step] = self._measured(subject)
         else:
             self._records[step] = {}
             self._left_out[f"step {step}"] = "its parameters are not finite"

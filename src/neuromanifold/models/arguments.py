@@ -4,7 +4,9 @@ once for each shape.
 
 import inspect
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -103,11 +105,22 @@ def check_model(f: Any) -> None:
 _KEPT = 64
 """Functions whose programs are kept, at most."""
 _new_functions = itertools.count(1)
+_one_network = ContextVar("one network", default=False)
+
+
+@contextmanager
+def one_network() -> Iterator[None]:
+    """Inside, new functions are one network at its next step: its programs stay."""
+    before = _one_network.set(True)
+    try:
+        yield
+    finally:
+        _one_network.reset(before)
 
 
 @lru_cache(maxsize=_KEPT)
 def _check_arguments(f: Any) -> None:
-    if next(_new_functions) % _KEPT == 0:
+    if not _one_network.get() and next(_new_functions) % _KEPT == 0:
         release_programs()
     try:
         signature = inspect.signature(f)
