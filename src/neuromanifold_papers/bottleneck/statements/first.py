@@ -22,8 +22,15 @@ from neuromanifold_papers.statement import control, named
 KNOWN = "on functions whose R⁽¹⁾ is known: linear maps on completely positive domains"
 
 
+doubled = cases.chain(2 ** (1 / 64), 64, 1.0)
+"""2x in 64 equal layers, which spend 2 log 2 and a hundredth more."""
+
+
 def networks(rng: np.random.Generator, draws: int) -> Iterator[Case]:
-    """Every small network, then random ones, of every slope in (−1, 1), with and without biases."""
+    """2x in 64 layers, every small network, then random ones, of every slope in (−1, 1), with and without
+    biases.
+    """
+    yield doubled
     yield from cases.lattice()
     yield from cases.biased_lattice()
     yield from cases.random_networks(rng, 4 * draws)
