@@ -245,7 +245,8 @@ def show_matrices(case: Any) -> str:
 
 
 _STEEP = control(
-    "slopes outside (−1, 1): σ(z) = 3z on the left", lambda: cases.chain(1.0, 2, -1.0, slope=3.0)
+    "slopes outside (−1, 1): σ(z) = 3z on the left",
+    lambda: network([[[1.0]]] * 2, [[-1.0], [1.0]], slope=3.0),
 )
 _SIGNED = network([[[1.0]]], [[1.0], [-1.0]], biases=[[0.0]])
 _DOMAIN = ("[0, 1]", "[−1, 1]")
@@ -416,7 +417,10 @@ def thm_3_2(case: Any) -> Check:
 
 
 @thm_3_2.amend(
-    control("output biases: f = g = ½", lambda: (Fraction(1, 2), Fraction(1, 2))),
+    control(
+        "output biases: f = g = x + ½",
+        lambda: (network([[[1.0]]] * 2, [[1.0]], biases=[[0.0], [0.5]]),) * 2,
+    ),
     cases=no_output_bias,
     show=show_matrices,
 )

@@ -294,7 +294,7 @@ p_13_amended = p_13.amend(cases=relu_networks, any_rank=False)(
     relu_networks,
     control(
         "slope −1 on the left: x ↦ |x| by one neuron of weight 1",
-        lambda: network([[[1.0]], [[1.0]]], [[1.0], [-1.0]], slope=-1.0),
+        lambda: network([[[1.0]], [[1.0]]], [[1.0], [-1.0], [2.0]], slope=-1.0),
     ),
 )
 def p_13_finite_depth(case: Any) -> Check:

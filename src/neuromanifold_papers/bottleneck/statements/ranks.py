@@ -175,6 +175,11 @@ def _integer_network(
     return network(weights, points, slope=slope, biases=biases, kind="integer")
 
 
+def _lines() -> tuple[Case, Case]:
+    """x and x again, of rank 1."""
+    return (network([[[1.0]]] * 2, [[1.0]], biases=[[0.0]] * 2),) * 2
+
+
 def _two_axes() -> tuple[Case, Case]:
     """(x₁, 0) and (0, x₂), of rank 1 each and 2 together."""
     first, last = (
@@ -318,7 +323,7 @@ of_pairs = partial(statement, show=show_pair, narrower=_KNOWN, constructive=_EXP
 @of_pairs(
     "ranks (composition)",
     lambda rng, draws: network_pairs(rng, draws, compose=True),
-    control("one less than the minimum", lambda: None, bound=lambda f, g: composed_rank(f, g) - 1),
+    control("one less than the minimum", _lines, bound=lambda f, g: composed_rank(f, g) - 1),
 )
 def ranks_composition(case: Any, bound: Any = composed_rank) -> Check:
     """R⁽⁰⁾(f∘g) ≤ min{R⁽⁰⁾(f), R⁽⁰⁾(g)}."""
