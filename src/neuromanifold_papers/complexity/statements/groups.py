@@ -152,7 +152,7 @@ def s_4_5(case: Any, formula: Any = with_inputs) -> Check:
     Σ_{l≥1} (n_l^L)², from l = 0 as printed, n_0^R being the inputs.
     """
     found = sum(commutant_dimension(r, a) for r, a in case.layers)
-    return at_least(found, formula(case), hypotheses=case.hypotheses)
+    return at_least(found, formula(case))
 
 
 s_4_5_amended = s_4_5.amend(_FROM_ZERO, formula=stated_dimension)(
@@ -178,7 +178,7 @@ def acts(case: Mix, group: Any = lambda case: case.group) -> Check:
     rng = np.random.default_rng([0, *case.widths, *case.linear])
     base = cast.staged(rng, case.widths, cast.throughout(case.widths), 8, size=99)
     mixed = Network(case.net, base.params, base.x)
-    return equal(mixed.changes(group(case).fields), 0, hypotheses=case.hypotheses)
+    return equal(mixed.changes(group(case).fields), 0)
 
 
 @statement(
@@ -189,7 +189,7 @@ def acts(case: Mix, group: Any = lambda case: case.group) -> Check:
 )
 def dimension(case: Any, formula: Any = with_inputs) -> Check:
     """dim H = Σ_{l≥0} n_l^R + Σ_{l≥1} (n_l^L)², from l = 0 as the proposition prints it."""
-    return equal(case.group.dimension, formula(case), hypotheses=case.hypotheses)
+    return equal(case.group.dimension, formula(case))
 
 
 dimension_amended = dimension.amend(formula=stated_dimension)(
@@ -315,7 +315,7 @@ def stabiliser_exactly(widths: Widths, predicted: Any = generic_stabiliser) -> C
 
 
 def _orbit(case: Mix) -> Check:
-    return equal(case.orbit_dimension, case.dimension, hypotheses=case.hypotheses)
+    return equal(case.orbit_dimension, case.dimension)
 
 
 def _mixes_where(holds: Callable[[Widths], bool]) -> Cases:
