@@ -204,7 +204,7 @@ def adding(data: xr.Dataset) -> Any:
             )  # fmt: skip
     axis.set_xticks([0, 1], data.ends.values)
     axis.set_xlim(-0.5, 1.5)
-    axis.set_ylabel("learning coefficient ± 2 s.e.,\nweight decay 1")
+    axis.set_ylabel("learning coefficient ± 2 s.e.,\nwith weight decay")
     if bool(data.doubted.any()):
         axis.set_title("hollow: the chains do not agree", fontsize=9)
     _from_zero(axis)
