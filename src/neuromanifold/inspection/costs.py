@@ -29,8 +29,8 @@ _ACCOUNTED = 2e-3
 """Seconds of a parameter in the account: Jacobians of residues at inputs of regions beyond the
 sample's.
 """
-_STRUCTURED = 2.5e-6
-"""Seconds of a parameter in the symmetries by structure, GPT-like networks of 2 and 13 million."""
+_STRUCTURED = 2e-7
+"""Seconds of a parameter in the symmetries by structure, a GPT of 30 million."""
 _FACTORED = 3e-10
 """Seconds of an operation in the decomposition of a matrix."""
 _COMPILE, _COMPILE_NODE = 0.15, 0.004
@@ -159,13 +159,14 @@ def reduction_seconds(s: Subject) -> float:
 
 
 def reduction_bytes(s: Subject) -> int:
-    """Bytes of deciding the bends; of other networks, of the parameters before and after and of the
-    outputs on the sample and on wide inputs.
+    """Bytes of deciding the bends; of other networks, of the parameters before and after, of the
+    outputs on the sample and on wide inputs, and of a few samples' values.
     """
     if perceptron(s.f):
         return deciding_bytes(s)
     kept = (leading_axis(s.given) + _probes(s)) * s.outputs
-    return max(deciding_bytes(s), 8 * (4 * s.columns + 3 * kept))
+    values = min(2**28, 8 * live_entries(s.graph) * s.samples)
+    return max(deciding_bytes(s), 8 * (2 * s.columns + kept) + 2 * values)
 
 
 def _probes(s: Subject) -> int:
@@ -244,6 +245,13 @@ def symmetries_seconds(s: Subject) -> float:
     elements drawn and tried, and ranks of parts of the parameters.
     """
     return 2.0 + compiling(s, 6) + passes(s, 60) / s.samples + s.columns * _STRUCTURED
+
+
+def symmetries_bytes(s: Subject) -> int:
+    """Bytes of the parameters in float64, of the gradient, of an element's parameters, and of the
+    values at two samples.
+    """
+    return 8 * int(3.2 * s.columns + 4 * live_entries(s.graph))
 
 
 def dense_kernel(s: Subject) -> bool:
