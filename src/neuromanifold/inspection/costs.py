@@ -18,7 +18,7 @@ LANCZOS_COUNT = 64  # eigenvalues of a larger one
 _LANCZOS_PRODUCTS = 150
 RANKED = 64  # samples whose representations are looked at along the network
 _INPUTS = 2  # at which scalings of channels are tried
-_TRIED = 12  # evaluations of f on the sample and on wide inputs that a reduction takes
+_TRIED = 5  # evaluations of f on the sample and on wide inputs that a reduction takes
 _FLOP, _WINDOWED, PRODUCT, ENTRY = 5e-11, 4e-10, 2e-10, 8e-9
 """Seconds on one core: an operation of a float64 network, one in a convolution, one in a product
 of residues, an entry of residues.
@@ -118,9 +118,7 @@ def ranks_seconds(s: Subject) -> float:
     pulled = 4 * _pulled_outputs(s) / s.samples
     triangles = sum(rows * c * min(rows, c) for rows, c in _representations(s))
     return (
-        compiling(s, 4)
-        + 2 * _FACTORED * (cubes + triangles)
-        + passes(s, 1) * (n / s.samples + 3 * pulled)
+        compiling(s, 4) + _FACTORED * (cubes + triangles) + passes(s, 1) * (n / s.samples + pulled)
     )
 
 
@@ -155,7 +153,7 @@ def reduction_seconds(s: Subject) -> float:
     if perceptron(s.f):
         return 0.15 + passes(s, 15)
     evaluations = passes(s, 1) * (1 + _probes(s) / s.samples) * _TRIED
-    return 3.0 + 30 * _COMPILE_NODE * len(s.graph.program.nodes) + evaluations
+    return 1.0 + compiling(s, 4) + evaluations
 
 
 def reduction_bytes(s: Subject) -> int:
@@ -241,10 +239,10 @@ def account_seconds(s: Subject) -> float:
 
 
 def symmetries_seconds(s: Subject) -> float:
-    """Seconds of the symmetries by structure: f and its gradient at two samples, some thirty
-    elements drawn and tried, and ranks of parts of the parameters.
+    """Seconds of the symmetries by structure: f and its gradient at two samples, some ten elements
+    drawn and tried, and ranks of parts of the parameters.
     """
-    return 2.0 + compiling(s, 6) + passes(s, 60) / s.samples + s.columns * _STRUCTURED
+    return 2.0 + compiling(s, 4) + passes(s, 20) / s.samples + s.columns * _STRUCTURED
 
 
 def symmetries_bytes(s: Subject) -> int:
@@ -291,7 +289,7 @@ def scalings_seconds(s: Subject) -> float:
     """
     if perceptron(s.f) or filters(s.f):
         return 0.05 + s.columns * 2e-7
-    return compiling(s, 2) + passes(s, 2 * _INPUTS) / s.samples + s.columns * 4e-7
+    return compiling(s, 2) + passes(s, 2 * _INPUTS) / s.samples + s.columns * 6e-8
 
 
 def scalings_bytes(s: Subject) -> int:
