@@ -115,6 +115,10 @@ class StructuralSymmetries(Result):
             found[rule.kind] = found.get(rule.kind, 0) + rule.orbit
         return found
 
+    def known(self, kind: str) -> str:
+        """Say how the rules of a kind are known."""
+        return " and ".join(dict.fromkeys(r.evidence for r in self.rules if r.kind == kind))
+
     def headline(self) -> str:
         """Return how many directions the rules have."""
         least = "" if self.exact else "at least "
@@ -124,7 +128,7 @@ class StructuralSymmetries(Result):
         )
 
     def __str__(self) -> str:
-        lines = [f"  {kind}: {count:,}" for kind, count in self.kinds.items()]
+        lines = [f"  {kind}: {count:,}, {self.known(kind)}" for kind, count in self.kinds.items()]
         lines += [f"  not looked at: the channels of {each}" for each in self.left_out]
         return "\n".join([self.headline(), *lines])
 
