@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Bottleneck structure
 #
-# Deep networks with weight decay find functions of low rank and carry them through a narrow passage: in the middle layers only as many
-# directions stay large as the function needs. This tutorial trains one, looks at the passage, and checks the bound behind it.
+# Deep networks with weight decay find functions of low rank and pass them through a bottleneck: in the middle layers only as many
+# directions are large as the function needs. We train such a network, look at the bottleneck, and check the bound behind it.
 
 # %%
 import jax
@@ -59,7 +59,7 @@ plt.show()
 # %% [markdown]
 # The middle layers have rank 3, one above the function's own two; the paper reports the same for moderate depths.
 #
-# **The bound.** For every network and every sample, $\Vert\theta\Vert^2$ is at least a number made of the Jacobian's rank and its pseudo-determinant [bottleneck, Thm 6].
+# **The bound.** For every network and every sample, $\Vert\theta\Vert^2$ is at least a number that the Jacobian's rank and its pseudo-determinant determine [bottleneck, Thm 6].
 
 # %%
 bound = bottleneck.norm_bound(net, end, x[:60])
