@@ -13,7 +13,7 @@ from neuromanifold.bottleneck.passage import passage, squared_norm
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.results import Array, Result, follows
-from neuromanifold.numerics.validation import checked_depth, checked_matrix
+from neuromanifold.numerics.validation import MatrixLike, checked_depth, checked_matrix
 
 
 @dataclass(frozen=True, repr=False)
@@ -108,7 +108,7 @@ def _checked_dimension(dimension: Any) -> int:
 
 
 @follows
-def polyline_interpolant(points: Any, depth: int) -> Interpolant:
+def polyline_interpolant(points: MatrixLike, depth: int) -> Interpolant:
     """The identity at any points of [0, 1]^k, fitted by the polyline that visits them in the order
     of the sum of their coordinates.
 

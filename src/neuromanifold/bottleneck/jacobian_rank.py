@@ -43,7 +43,7 @@ class InputJacobianCertificate(Certificate):
     failure_probability: float = eqx.field(static=True)
     kinks: int = eqx.field(static=True)
 
-    def verify(self, net: Model, params: Any, x: Any) -> bool:
+    def verify(self, net: Model, params: Params, x: Samples) -> bool:
         """Recompute with another prime and bends by ball arithmetic alone."""
         again = _certified(Problem.of(net, params, np.asarray(x), balls_only=True))
         return again.rank == self.rank and again.reason == self.reason and again.kinks == self.kinks

@@ -42,7 +42,7 @@ class Dataset:
         return len(self.x)
 
     def target(self, name: str) -> "Dataset":
-        """The same samples with one target column:
+        """Return the same samples with the one target column `name`:
         `nm.data.load("energy").target("heating_load")`.
         """
         if name not in self.targets:

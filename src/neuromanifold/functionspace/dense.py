@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from neuromanifold.models.arguments import Params
 from neuromanifold.numerics.randomness import Key, host_generator
 from neuromanifold.numerics.results import Array, Result, follows
-from neuromanifold.numerics.validation import MOST_LAYERS, checked_depth, checked_matrix
+from neuromanifold.numerics.validation import MOST_LAYERS, MatrixLike, checked_depth, checked_matrix
 
 Matrices = tuple[Array, ...]
 Matrix = Float[np.ndarray, "m n"]
@@ -25,7 +26,7 @@ class MatrixKernel(Result):
 
     terms: tuple[tuple[Array, Array], ...]
 
-    def __call__(self, Z: Any) -> np.ndarray:
+    def __call__(self, Z: MatrixLike) -> np.ndarray:
         return sum(L @ np.asarray(Z) @ R for L, R in self.terms)  # pyright: ignore[reportReturnType]
 
     @property
@@ -34,7 +35,7 @@ class MatrixKernel(Result):
         return sum(np.kron(L, R.T) for L, R in self.terms)  # pyright: ignore[reportReturnType]
 
 
-def checked_matrices(params: Any) -> Matrices:
+def checked_matrices(params: Params) -> Matrices:
     """Weights (W_1, …, W_H), or layers that carry them, as arrays that can be multiplied."""
     matrices = tuple(np.asarray(getattr(layer, "weight", layer)) for layer in params)
     matrices = tuple(W if W.dtype == object else W.astype(np.float64) for W in matrices)
@@ -53,13 +54,13 @@ def checked_matrices(params: Any) -> Matrices:
 
 
 @follows
-def end_to_end_matrix(params: Any) -> np.ndarray:
+def end_to_end_matrix(params: Params) -> np.ndarray:
     """Return W_H⋯W_1."""
     return reduce(lambda product, W: W @ product, checked_matrices(params))
 
 
 @follows
-def dense_kernel(params: Any) -> MatrixKernel:
+def dense_kernel(params: Params) -> MatrixKernel:
     """K_θ(Z) = Σ_l (W_H⋯W_{l+1})(W_H⋯W_{l+1})ᵀ Z (W_{l−1}⋯W_1)ᵀ(W_{l−1}⋯W_1).   [riemann, Eq 7]
 
     >>> V = (np.diag([1.0, 0.5]), np.diag([1.0, 2.0]))                            # [riemann, Ex 20]
@@ -79,7 +80,7 @@ def dense_kernel(params: Any) -> MatrixKernel:
 
 
 @follows
-def balanced_operator(W: Any, depth: int) -> MatrixKernel:
+def balanced_operator(W: MatrixLike, depth: int) -> MatrixKernel:
     """A_W(Z) = Σ_j (WWᵀ)^{(H−j)/H} Z (WᵀW)^{(j−1)/H}: the kernel of every balanced factorisation of
     W.   [riemann, Eq 6]
 
@@ -101,14 +102,14 @@ def balanced_operator(W: Any, depth: int) -> MatrixKernel:
 
 
 @follows
-def gram_differences(params: Any) -> Matrices:
+def gram_differences(params: Params) -> Matrices:
     """Δ_l = W_{l+1}ᵀW_{l+1} − W_lW_lᵀ, conserved by gradient flow.   [riemann, Eq 5]"""
     matrices = checked_matrices(params)
     return tuple(V.T @ V - W @ W.T for W, V in zip(matrices, matrices[1:], strict=False))
 
 
 @follows
-def balanced_factors(W: Any, depth: int) -> Matrices:
+def balanced_factors(W: MatrixLike, depth: int) -> Matrices:
     """One balanced factorisation W = W_H⋯W_1, all hidden widths rank-sized or larger as W allows.
     [riemann, Thm 14]
 
@@ -125,8 +126,8 @@ def balanced_factors(W: Any, depth: int) -> Matrices:
 
 
 @follows
-def rotate_factors(params: Any, rotations: Any) -> Matrices:
-    """(W_1, …, W_H) ↦ (G_1ᵀW_1, G_2ᵀW_2G_1, …, W_HG_{H−1}): same product, and same Δ up to
+def rotate_factors(params: Params, rotations: Any) -> Matrices:
+    """Return (G_1ᵀW_1, G_2ᵀW_2G_1, …, W_HG_{H−1}) for `params` W and `rotations` G: same product, and same Δ up to
     G_lᵀΔ_lG_l.   [riemann, Thm 14]
     """
     matrices, rotations = checked_matrices(params), [np.asarray(G, np.float64) for G in rotations]
@@ -178,7 +179,7 @@ def gauge_between(first: Any, second: Any) -> Gauge:
 
 @follows
 def level_set_sample(
-    params: Any, count: int, *, key: Key | None = None, rtol: float = 1e-11
+    params: Params, count: int, *, key: Key | None = None, rtol: float = 1e-11
 ) -> tuple[Matrices, ...]:
     """Other parameters with the same product and the same Δ_l, by least squares from random
     starts.   [riemann, Ex 20]
@@ -231,7 +232,7 @@ class MatrixFlow(Result):
 
 @follows
 def balanced_flow(
-    W: Any,
+    W: MatrixLike,
     depth: int,
     *,
     loss: Any,
@@ -263,7 +264,13 @@ def balanced_flow(
 
 @follows
 def dense_parameter_flow(
-    params: Any, *, loss: Any, t1: float, times: int = 101, rtol: float = 1e-12, atol: float = 1e-13
+    params: Params,
+    *,
+    loss: Any,
+    t1: float,
+    times: int = 101,
+    rtol: float = 1e-12,
+    atol: float = 1e-13,
 ) -> MatrixFlow:
     """Ẇ_l = −∂ℓ(W_H⋯W_1)/∂W_l, pushed forward to the product.   [riemann, Eq 4]
 

@@ -17,6 +17,7 @@ from neuromanifold.functionspace.polynomial import (
     spread,
 )
 from neuromanifold.functionspace.rescale import (
+    FilterLike,
     Filters,
     checked_delta,
     checked_filter,
@@ -417,7 +418,7 @@ class Fiber(Result):
 @follows
 def fiber(
     net: LinearConvNet,
-    v: Any,
+    v: FilterLike,
     delta: Any = 0.0,
     *,
     rtol: float = 1e-10,

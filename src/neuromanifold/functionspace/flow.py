@@ -12,6 +12,7 @@ from neuromanifold.functionspace.kernel import as_arrays, jacobian_at
 from neuromanifold.functionspace.loss import FilterLoss
 from neuromanifold.functionspace.metric import chosen
 from neuromanifold.functionspace.rescale import (
+    FilterLike,
     Filters,
     checked_delta,
     checked_filter,
@@ -19,6 +20,7 @@ from neuromanifold.functionspace.rescale import (
     solve_squared_norms,
 )
 from neuromanifold.functionspace.search import join, polish, split
+from neuromanifold.models.arguments import Params
 from neuromanifold.models.convolution import LinearConvNet, compose
 from neuromanifold.numerics.results import Array, Result, follows
 
@@ -45,12 +47,12 @@ class FilterFlow(Result):
 @follows
 def riemannian_flow(
     net: LinearConvNet,
-    v: Any,
+    v: FilterLike,
     delta: Any,
     *,
     loss: FilterLoss | Callable[[Any], Any],
     t1: float,
-    params: Any = None,
+    params: Params | None = None,
     times: int = 101,
     rtol: float = 1e-12,
     atol: float = 1e-13,
@@ -92,7 +94,7 @@ def riemannian_flow(
 @follows
 def parameter_flow(
     net: LinearConvNet,
-    params: Any,
+    params: Params,
     *,
     loss: FilterLoss | Callable[[Any], Any],
     t1: float,

@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.functionspace.polynomial import multiply, spread
+from neuromanifold.models.arguments import Params
 from neuromanifold.models.convolution import LinearConvNet, Shape
 from neuromanifold.numerics.results import Array, follows
 from neuromanifold.numerics.validation import refuse_tracers
 
 
-def as_arrays(net: LinearConvNet, params: Any) -> tuple[np.ndarray, ...]:
+def as_arrays(net: LinearConvNet, params: Params) -> tuple[np.ndarray, ...]:
     """The filters as NumPy arrays: float64, or object arrays as they are (exact arithmetic)."""
     net.check_params(params)
     if not net.is_linear:
@@ -28,7 +29,7 @@ def as_arrays(net: LinearConvNet, params: Any) -> tuple[np.ndarray, ...]:
 
 
 @follows
-def filter_jacobian(net: LinearConvNet, params: Any) -> np.ndarray:
+def filter_jacobian(net: LinearConvNet, params: Params) -> np.ndarray:
     """J = [J_1|…|J_H], the differential of μ: J_l ẇ_l = μ(w_1, …, ẇ_l, …, w_H).   [riemann, Obs 3]
 
     J_l is multiplication by the other layers' polynomials. Rows index the end-to-end filter and
@@ -85,7 +86,7 @@ def _rows(total: Shape, shape: Shape, t: Shape, others: Shape) -> np.ndarray:
 
 
 @follows
-def filter_kernel(net: LinearConvNet, params: Any) -> np.ndarray:
+def filter_kernel(net: LinearConvNet, params: Params) -> np.ndarray:
     """K_θ = J Jᵀ = Σ_l J_l J_lᵀ on end-to-end filters, by its blocks.   [riemann, Obs 3]
 
     >>> net = LinearConvNet((3, 2), (2, 1))                                       # [riemann, Ex 16]
@@ -96,7 +97,7 @@ def filter_kernel(net: LinearConvNet, params: Any) -> np.ndarray:
 
 
 @follows
-def filter_kernel_blocks(net: LinearConvNet, params: Any) -> tuple[np.ndarray, ...]:
+def filter_kernel_blocks(net: LinearConvNet, params: Params) -> tuple[np.ndarray, ...]:
     """(K_1, …, K_H) with K_l = J_l J_lᵀ, homogeneous of degree two in every filter but w_l.
     [riemann, Obs 3]
     """

@@ -1,11 +1,11 @@
 """The squared error of data as a quadratic form on end-to-end filters."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
+from neuromanifold.functionspace.rescale import FilterLike
 from neuromanifold.models.arguments import Samples, Targets
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.numerics.results import Shown
@@ -26,11 +26,11 @@ class FilterLoss(Shown):
     u: Float[np.ndarray, "..."]
     constant: float = 0.0
 
-    def __call__(self, v: Any) -> float:
+    def __call__(self, v: FilterLike) -> float:
         off = (np.asarray(v) - self.u).ravel()
         return float(off @ self.A @ off + self.constant)
 
-    def gradient(self, v: Any) -> np.ndarray:
+    def gradient(self, v: FilterLike) -> np.ndarray:
         """2 A (v − u), shaped like v."""
         off = np.asarray(v) - self.u
         return (2 * self.A @ off.ravel()).reshape(off.shape)

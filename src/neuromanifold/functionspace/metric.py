@@ -8,8 +8,9 @@ from jaxtyping import Float
 
 from neuromanifold.functionspace.fiber import Fiber, fiber
 from neuromanifold.functionspace.kernel import filter_jacobian, filter_kernel
-from neuromanifold.functionspace.rescale import Filters
+from neuromanifold.functionspace.rescale import FilterLike, Filters
 from neuromanifold.functionspace.smoothness import jacobian_rank, neuromanifold_dimension
+from neuromanifold.models.arguments import Params
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.numerics.results import Array, Result, follows
 
@@ -48,7 +49,9 @@ class Metric(Result):
 
 
 @follows
-def metric(net: LinearConvNet, v: Any, delta: Any = 0.0, *, params: Any = None) -> Metric:
+def metric(
+    net: LinearConvNet, v: FilterLike, delta: Any = 0.0, *, params: Params | None = None
+) -> Metric:
     """g(a, b) = aᵀ K^{(δ)}(v)⁻¹ b on T_vM.   [riemann, Lem 5, Cor 6]
 
     Needs a smooth v over which every tuple has the same kernel; when the kernels differ there is
@@ -78,7 +81,7 @@ def metric(net: LinearConvNet, v: Any, delta: Any = 0.0, *, params: Any = None) 
     )
 
 
-def chosen(over: Fiber, params: Any, *, tolerance: float = 1e-7) -> Filters:
+def chosen(over: Fiber, params: Params, *, tolerance: float = 1e-7) -> Filters:
     """The tuple whose kernel is meant: `params` when given, else any, provided that all kernels
     agree.
     """

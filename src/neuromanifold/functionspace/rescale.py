@@ -11,14 +11,17 @@ from jaxtyping import Float, Int
 
 from neuromanifold.functionspace.kernel import as_arrays
 from neuromanifold.functionspace.polynomial import exact, is_rational
+from neuromanifold.models.arguments import Params
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.numerics.results import Array, Result, follows
 
 Filters = tuple[Array, ...]
+FilterLike = Any
+"""The coefficients of an end-to-end filter: an array of its shape."""
 
 
 @follows
-def norm_differences(net: LinearConvNet, params: Any) -> np.ndarray:
+def norm_differences(net: LinearConvNet, params: Params) -> np.ndarray:
     """δ_l = ‖w_{l+1}‖² − ‖w_l‖², conserved by the gradient flow of every loss.   [riemann, Eq 1]
 
     >>> norm_differences(LinearConvNet((3, 2), (2, 1)), (np.array([1.0, 2.0, 2.0]), np.array([4.0, 0.0]))).tolist()
@@ -56,7 +59,7 @@ class Rescaling(Result):
 
 
 @follows
-def rescale(net: LinearConvNet, params: Any, delta: Any) -> Rescaling:
+def rescale(net: LinearConvNet, params: Params, delta: Any) -> Rescaling:
     """The 2^{H−1} layer rescalings of nonzero filters that have the invariants δ and the same
     product.   [riemann, Prop 2, 12]
 
@@ -89,7 +92,7 @@ def rescale(net: LinearConvNet, params: Any, delta: Any) -> Rescaling:
     return Rescaling(scaled, np.sqrt(squared) / norms, sign_patterns(net.depth), float(residual))
 
 
-def checked_filter(net: LinearConvNet, v: Any) -> np.ndarray:
+def checked_filter(net: LinearConvNet, v: FilterLike) -> np.ndarray:
     """v as an array of the network's end-to-end shape, real and finite; rational arrays stay
     rational.
     """

@@ -8,6 +8,7 @@ import numpy as np
 
 from neuromanifold.functionspace.kernel import jacobian_at
 from neuromanifold.functionspace.rescale import (
+    FilterLike,
     Filters,
     checked_delta,
     checked_filter,
@@ -137,7 +138,7 @@ def nearest_filter(
 @follows
 def search_fiber(
     net: LinearConvNet,
-    v: Any,
+    v: FilterLike,
     delta: Any,
     *,
     starts: int,

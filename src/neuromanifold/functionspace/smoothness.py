@@ -10,8 +10,9 @@ import numpy as np
 from neuromanifold.functionspace.fiber import fiber
 from neuromanifold.functionspace.kernel import filter_jacobian
 from neuromanifold.functionspace.polynomial import multiply, primitive
-from neuromanifold.functionspace.rescale import Filters
+from neuromanifold.functionspace.rescale import FilterLike, Filters
 from neuromanifold.functionspace.roots import projective_roots
+from neuromanifold.models.arguments import Params
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.numerics.rank import Rank
 from neuromanifold.numerics.results import Array, Result
@@ -47,7 +48,7 @@ def neuromanifold_dimension(net: LinearConvNet) -> int:
     return net.n_params - (net.depth - 1)
 
 
-def jacobian_rank(net: LinearConvNet, params: Any) -> Rank:
+def jacobian_rank(net: LinearConvNet, params: Params) -> Rank:
     """The rank of dμ at θ, from singular values.
 
     Filters that come from a fibre over a double root are known to √eps only, so the threshold is
@@ -66,7 +67,7 @@ def jacobian_rank(net: LinearConvNet, params: Any) -> Rank:
     return Rank(np.int64(value), spectrum, np.float64(threshold), np.float64(gap))
 
 
-def exact_jacobian_rank(net: LinearConvNet, params: Any) -> int:
+def exact_jacobian_rank(net: LinearConvNet, params: Params) -> int:
     """The rank of dμ at rational filters, in exact arithmetic."""
     import flint
 
@@ -76,7 +77,7 @@ def exact_jacobian_rank(net: LinearConvNet, params: Any) -> int:
     return flint.fmpz_mat(J.shape[0], J.shape[1], primitive(J)).rank()
 
 
-def is_smooth(net: LinearConvNet, v: Any) -> Smoothness:
+def is_smooth(net: LinearConvNet, v: FilterLike) -> Smoothness:
     """Whether v is a smooth point of the neuromanifold M, as a subset of ℝ^k.
     [riemann, Sec 2.1, Thm 13]
 

@@ -448,7 +448,7 @@ class Graph(Shown):
         return tuple(ask.gates)
 
     def gated(self, params: Any, sample: Any, gates: Sequence[Any]) -> Any:
-        """All outputs at one sample, flat, with the bends decided: polynomials or rational
+        """Return all outputs at one sample, flat, with the bends decided as `gates` say: polynomials or rational
         functions of parameters and sample.
         """
         found = interpret(
@@ -457,7 +457,7 @@ class Graph(Shown):
         return jnp.concatenate([value.reshape(-1) for value in found])
 
     def quantities(self, params: Any, sample: Any, gates: Sequence[Any]) -> tuple[Any, ...]:
-        """What each decision was about, the gates held: zero where it is a tie."""
+        """Return what each decision at `sample` was about, `gates` held fixed: zero where it is a tie."""
         ask = Gated(gates)
         interpret(self.program, [*jax.tree.leaves(params), *jax.tree.leaves(sample)], ask)
         return tuple(ask.quantities)

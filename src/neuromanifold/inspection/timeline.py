@@ -62,7 +62,7 @@ class Timeline(Result):
         return self.data
 
     def scalars(self, *, quantities: bool = True) -> dict[str, np.ndarray]:
-        """Every curve under a flat name: `loss`, `always_off/layer 1`,
+        """Return every curve under a flat name: `loss`, `always_off/layer 1`, and with `quantities`
         `conserved_quantities/balance[1, 0]`.
         """
         return dict(self._scalars(quantities))
@@ -79,7 +79,8 @@ class Timeline(Result):
                 )
 
     def to_csv(self, path: str | Path) -> Path:
-        """One line a step, one column a curve; all digits; nothing where nothing was measured."""
+        """Write one line for each step and one column for each curve to `path`, with all digits; a cell
+        is empty where nothing was measured."""
         text, curves = io.StringIO(), self.scalars()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["step", *curves])
@@ -90,8 +91,8 @@ class Timeline(Result):
         return write_text(path, text.getvalue())
 
     def to_tensorboard(self, folder: str | Path) -> Path:
-        """An event file for `tensorboard --logdir`; of the conserved quantities only how far
-        they moved.
+        """Write an event file for `tensorboard --logdir` into `folder`; of the conserved quantities only
+        how far they moved.
         """
         return write_events(folder, self.records())
 

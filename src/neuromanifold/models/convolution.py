@@ -133,7 +133,7 @@ class LinearConvNet:
     def init(
         self, *, key: Any, scale: float = 1.0, runs: int | None = None, dtype: Any = "float32"
     ) -> tuple[Any, ...]:
-        """Filters with independent N(0, scale²/size) entries, drawn in float32 and then cast;
+        """Draw filters with independent N(0, `scale`²/size) entries, drawn in float32 and then cast;
         `runs=R` adds a leading axis.
         """
         keys = jax.random.split(key, self.depth)

@@ -84,7 +84,7 @@ def ntk(key: Any, net: Any) -> tuple[Layer, ...]:
 
 
 def small(scale: float) -> Scheme:
-    """Weights and biases N(0, scale²/fan_in): the regime in which neurons condense."""
+    """Weights and biases N(0, `scale`²/fan_in): the regime in which neurons condense."""
     if not scale > 0:
         raise ValueError(f"`scale` is {scale}; pass a positive number.")
     return _gaussian(lambda fan_in, out: (scale / fan_in**0.5, scale / fan_in**0.5))

@@ -127,7 +127,8 @@ def cross_entropy(prediction: Outputs, target: Outputs) -> Float[Any, ""]:
 
 
 def huber(prediction: Outputs, target: Outputs, *, delta: float | int = 1.0) -> Float[Any, ""]:
-    """Mean over all entries of r²/2 where |r| ≤ δ and δ(|r| − δ/2) beyond, δ = `delta`: torch's
+    """Mean over all entries of r = `prediction` − `target`: r²/2 where |r| ≤ δ and δ(|r| − δ/2)
+    beyond, δ = `delta`, as torch's
     `HuberLoss`.
 
     >>> float(huber(np.array([[0.5], [3.0]]), np.array([[0.0], [0.0]])))      # (0.125 + 2.5) / 2

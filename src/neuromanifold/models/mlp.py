@@ -149,7 +149,7 @@ class MLP:
             return leave(forward(self, promote(params, dtype), promote(x, dtype)))
 
     def check(self, params: Any, x: Any, name: str = "x") -> None:
-        """Refuse parameters or samples whose shapes are not this network's."""
+        """Refuse `params` or `x` whose shapes are not this network's; the error calls `x` by `name`."""
         self.check_params(params)
         shape = np.shape(x)
         if len(shape) != 2 or shape[1] != self.widths[0]:

@@ -96,7 +96,7 @@ class Sequential:
             return leave(_forward(self, promote(params, dtype), jnp.asarray(x, dtype)))
 
     def check(self, params: Any, x: Any, name: str = "x") -> None:
-        """Refuse parameters or samples whose shapes are not this network's."""
+        """Refuse `params` or `x` whose shapes are not this network's; the error calls `x` by `name`."""
         self.check_params(params)
         if np.ndim(x) == 0 or np.shape(x)[1:] != self.input_shape:
             sizes = ", ".join(map(str, self.input_shape))

@@ -175,7 +175,7 @@ class LieClosure(Result):
         return 1 + [int(rank) for rank in self.by_depth].index(int(self.by_depth[-1]))
 
     def residual(self, vector: Any) -> float:
-        """|v − Pv| / |v|, P the projection onto Lie_θ: zero for the gradient of every loss.
+        """Return |v − Pv| / |v| for v = `vector`, P the projection onto Lie_θ: zero for the gradient of every loss.
         [invariant, Thm 3.1]
         """
         v = flatten_on_host(vector)

@@ -84,15 +84,15 @@ class LeafLattice(Shown):
         return {leaf: number for number, leaf in enumerate(self.leaves)}
 
     def meet(self, i: int, j: int) -> int:
-        """The largest leaf below both: its closure is the intersection of the closures."""
+        """Return the largest leaf below the leaves `i` and `j`: its closure is the intersection of the closures."""
         return int(np.flatnonzero(self.below[:, i] & self.below[:, j])[0])
 
     def join(self, i: int, j: int) -> int:
-        """The smallest leaf above both."""
+        """Return the smallest leaf above the leaves `i` and `j`."""
         return int(np.flatnonzero(self.below[i] & self.below[j])[-1])
 
     def set(self, members: Iterable[Any]) -> "InvariantSet":
-        """The union of the leaves with these numbers."""
+        """Return the union of the leaves with the numbers `members`."""
         return InvariantSet(self, frozenset(int(i) for i in members))
 
     def draw(self, axes: Any = None) -> Any:

@@ -118,7 +118,7 @@ class InvariantLeaf(Shown):
         return unflatten(template(self.net), self.signs * values[self.labels])
 
     def holds(self, points: np.ndarray) -> np.ndarray:
-        """Which of the parameter vectors (k, D) lie in Fix(S), exactly."""
+        """Return which of the parameter vectors `points` (k, D) lie in Fix(S), exactly."""
         values = self.signs * points
         first = np.unique(self.labels, return_index=True)[1][
             np.unique(self.labels, return_inverse=True)[1]

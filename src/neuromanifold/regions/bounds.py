@@ -168,7 +168,8 @@ def _fixed_counts(signs: Signs) -> list[int]:
 
 
 def is_roughly_monotonic(widths: tuple[int, ...]) -> bool:
-    """Whether (i) n_l − 1 ≤ n_{l-1} for all layers l, or (ii) n_{l-1} − 1 ≤ n_l for all of them.
+    """Return whether `widths` n satisfy (i) n_l − 1 ≤ n_{l-1} for all layers l, or
+    (ii) n_{l-1} − 1 ≤ n_l for all of them.
     [complexity, Ass 3.1]
 
     >>> is_roughly_monotonic((1, 5, 4, 3, 2, 1)), is_roughly_monotonic((1, 5, 5, 5, 5, 1))

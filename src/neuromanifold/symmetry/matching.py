@@ -161,7 +161,8 @@ class Match(Result):
         return _between(self.a, self.params, t)
 
     def barrier(self, x: Any, y: Any, *, loss: Loss = mse, points: int = 11) -> Barrier:
-        """The losses along the straight paths from a to b and from a to g(b), in float64."""
+        """Return the losses at `points` points of the straight paths from a to b and from a to g(b), in
+        float64."""
         if not isinstance(points, int) or points < 3:
             raise ValueError(f"`points` is {points!r}; pass a whole number, 3 or more.")
         t = np.linspace(0.0, 1.0, points)

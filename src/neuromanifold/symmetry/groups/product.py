@@ -90,7 +90,7 @@ class SymmetryGroup(ContinuousGroup):
         )
 
     def exponential(self, coordinates: Any) -> Element:
-        """Return the product of the factors' exponentials."""
+        """Return the product of the factors' exponentials, each of its part of `coordinates`."""
         start, parts = 0, []
         for factor, chosen in self._continuous:
             place = np.eye(factor.dimension, dtype=coordinates.dtype)[:, chosen]
@@ -100,7 +100,7 @@ class SymmetryGroup(ContinuousGroup):
         return Composition(tuple(parts))
 
     def clip(self, coordinates: Any, bound: float) -> Any:
-        """Each factor within its share of the bound."""
+        """Bring the `coordinates` of each factor within its share of `bound`."""
         start, parts, share = 0, [], bound ** (1 / max(1, len(self._continuous)))
         for factor, chosen in self._continuous:
             parts.append(factor.clip(coordinates[start : start + len(chosen)], share))

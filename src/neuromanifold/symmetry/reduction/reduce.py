@@ -123,7 +123,7 @@ class Reduction(Result):
         return program_graph(self.whole.f, smaller, example)
 
     def save(self, path: str | Path, *, example: Any = None) -> Path:
-        """Write the smaller network in the format it came in: an `nm.MLP` as `nm.save` does, what
+        """Write the smaller network to `path` in the format it came in: an `nm.MLP` as `nm.save` does, what
         came from a `.pt2` file as one again.
 
         Writing a `.pt2` needs PyTorch (reading does not) and `example`, one batch of the network's

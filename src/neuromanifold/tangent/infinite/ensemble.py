@@ -108,7 +108,7 @@ class EnsembleFlow(Result):
         return self._gaussians(self.mean_flow.limit(), math.inf)
 
     def largest_stable_lr(self, *, momentum: float = 0.0) -> float:
-        """2(1 + β)/(κλ_max(Θ) + ρ)."""
+        """Return 2(1 + β)/(κλ_max(Θ) + ρ), β being `momentum`."""
         return self.mean_flow.largest_stable_lr(momentum=momentum)
 
     def _gaussians(self, mean: Any, t: float) -> Gaussians:

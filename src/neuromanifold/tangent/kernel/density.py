@@ -99,7 +99,7 @@ class SpectralDensity(Result):
         return self._from_sums(lambda value: (value, value**2), lambda s: s[0] ** 2 / s[1])
 
     def epsilon_rank(self, epsilon: float) -> Estimate:
-        """The number of eigenvalues above ε·λ_max."""
+        """Estimate the number of eigenvalues above `epsilon`·λ_max."""
         return self.count(epsilon * float(self.eigenvalues[0]))
 
     def count(self, threshold: float) -> Estimate:

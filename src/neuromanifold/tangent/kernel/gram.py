@@ -323,8 +323,8 @@ class Gram(Shown):
     def spectrum(
         self, k: int | None = None, *, vectors: bool = False, rtol: float = 1e-10
     ) -> Spectrum:
-        """The `k` largest eigenvalues (by default 20) by blocked Lanczos; all of them by `eigh`
-        where k is the size.
+        """Return the `k` largest eigenvalues (by default 20) by blocked Lanczos, with `vectors` also
+        their eigenvectors; all of them by `eigh` where k is the size.
         """
         k = min(20, self.store.size) if k is None else k
         if k == self.store.size <= _DENSE_LIMIT:

@@ -39,7 +39,8 @@ class Influence(Result):
     loss: Loss
 
     def scores(self, target: Any) -> Float[Any, "m n"]:
-        """Return by how much the loss at each other sample grows when sample i is left out:
+        """Return by how much the loss between each other sample's output and `target` grows when sample i
+        is left out:
         positive where sample i helps.
 
         >>> line = lambda params, x: params * x
