@@ -140,7 +140,9 @@ def ranks_along(
     """
     refuse_tracers((params, x), "`ranks_along`")
     if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
-        raise ValueError(f"`samples` is {samples!r}; pass at how many samples Jacobians are taken.")
+        raise ValueError(
+            f"`samples` is {samples!r}; pass the number of samples at which Jacobians are taken."
+        )
     budget, eps = memory_budget(memory), float(jnp.finfo(widest(params)).eps)
     structure, why = _reading(f, params, x)
     with arithmetic():

@@ -77,13 +77,16 @@ def balance(net: MLP, params: Params, *, rtol: float = 1e-13, iterations: int = 
 
 def _require_homogeneous(net: MLP) -> None:
     if net.scaling != "standard":
-        raise ValueError(f"`net` has scaling {net.scaling!r}; balancing is for scaling='standard'.")
+        raise ValueError(
+            f"`net` has scaling {net.scaling!r}; balancing is for scaling='standard': pass such a network."
+        )
     for entry in net.activation:
         for activation, _ in per_neuron(entry, 1):
             if activation.degree != 1.0:
                 raise ValueError(
                     f"`net` uses {activation.name!r}, which is not homogeneous of degree 1; "
-                    "scaling its neurons changes the function."
+                    "scaling its neurons changes the function: pass a network with relu, leaky_relu or "
+                    "identity."
                 )
 
 

@@ -55,7 +55,7 @@ def log_plus(A: MatrixLike, *, rtol: float | None = None) -> Float[np.ndarray, "
     values, vectors = np.linalg.eigh(A)
     if values[0] < -floor:
         raise ValueError(
-            f"`A` has the eigenvalue {values[0]:.3g}; log₊ is for positive semidefinite matrices."
+            f"`A` has the eigenvalue {values[0]:.3g}; log₊ is for positive semidefinite matrices: pass AᵀA."
         )
     logs = np.log(values, where=values > floor, out=np.zeros_like(values))
     return (vectors * logs) @ vectors.T

@@ -103,7 +103,9 @@ def _tent(t: np.ndarray, times: int) -> np.ndarray:
 
 def _checked_dimension(dimension: Any) -> int:
     if dimension != int(dimension) or dimension < 2:
-        raise ValueError(f"`dimension` is {dimension!r}; the theorem is about k* ≥ 2.")
+        raise ValueError(
+            f"`dimension` is {dimension!r}; the theorem is about k* ≥ 2: pass a whole number, two or more."
+        )
     return int(dimension)
 
 
@@ -128,7 +130,9 @@ def polyline_interpolant(points: MatrixLike, depth: int) -> Interpolant:
     t = Y @ direction
     if L < 3 or Y.min() < 0 or len(np.unique(t)) < n:
         raise ValueError(
-            "`points` must be nonnegative with distinct coordinate sums, and `depth` at least 3."
+            f"`points` has the least entry {Y.min():.3g} and {len(np.unique(t))} different coordinate "
+            f"sums in {n} rows, and `depth` is {L}; pass nonnegative points with distinct coordinate "
+            "sums, and a depth of at least 3."
         )
     order = np.argsort(t)
     y, t = Y[order], t[order]

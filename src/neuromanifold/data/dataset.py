@@ -59,7 +59,9 @@ class Dataset:
         5
         """
         if not 1 <= n <= len(self):
-            raise ValueError(f"`n` is {n}; {self.name} has {len(self)} samples.")
+            raise ValueError(
+                f"`n` is {n}; {self.name} has {len(self)} samples: pass 1 to {len(self)}."
+            )
         return replace(self, x=self.x[:n], y=self.y[:n])
 
     def __repr__(self) -> str:

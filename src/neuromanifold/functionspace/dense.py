@@ -134,7 +134,7 @@ def rotate_factors(params: Params, rotations: Any) -> Matrices:
     if len(rotations) != len(matrices) - 1:
         raise ValueError(
             f"`rotations` has {len(rotations)} entries; {len(matrices)} layers have "
-            f"{len(matrices) - 1} hidden spaces."
+            f"{len(matrices) - 1} hidden spaces: pass one rotation for each."
         )
     left = [*(G.T for G in rotations), np.eye(len(matrices[-1]))]
     right = [np.eye(matrices[0].shape[1]), *rotations]

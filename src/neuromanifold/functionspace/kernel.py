@@ -18,11 +18,11 @@ def as_arrays(net: LinearConvNet, params: Params) -> tuple[np.ndarray, ...]:
     if not net.is_linear:
         raise ValueError(
             f"`net` has the activation {net.activation.name}; function space needs a linear "
-            "network."
+            "network: pass activation='identity'."
         )
     arrays = [np.asarray(w) for w in params]
     if any(np.iscomplexobj(w) for w in arrays):
-        raise TypeError("`params` is complex; filters are real.")
+        raise TypeError("`params` is complex; filters are real: pass real arrays.")
     if any(w.dtype == object for w in arrays):
         return tuple(w.astype(object) for w in arrays)
     return tuple(w.astype(np.float64) for w in arrays)

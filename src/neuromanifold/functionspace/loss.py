@@ -51,7 +51,7 @@ def filter_loss(net: LinearConvNet, x: Samples, y: Targets) -> FilterLoss:
     if y.shape != windows.shape[: net.dimension + 1]:
         raise ValueError(
             f"`y` has shape {y.shape}; these signals give outputs of shape "
-            f"{windows.shape[: net.dimension + 1]}."
+            f"{windows.shape[: net.dimension + 1]}: pass targets of that shape."
         )
     patches, size = windows.reshape(y.size, -1), int(np.prod(shape))
     rank = int(np.linalg.matrix_rank(patches))

@@ -43,7 +43,7 @@ class Metric(Result):
         if off > 1e-8 * np.linalg.norm(flat):
             raise ValueError(
                 "the vector is not tangent to the neuromanifold at `v`: its normal part has "
-                f"length {off:.3g}."
+                f"length {off:.3g}; project it first."
             )
         return coordinates
 
@@ -69,7 +69,7 @@ def metric(
     if int(rank) < neuromanifold_dimension(net):
         raise ValueError(
             f"`v` is a singular point: dμ has rank {int(rank)} there and the neuromanifold "
-            f"dimension {neuromanifold_dimension(net)}."
+            f"dimension {neuromanifold_dimension(net)}; the metric exists at smooth points only."
         )
     J, K = filter_jacobian(net, theta), filter_kernel(net, theta)
     basis = np.linalg.svd(J)[0][:, : int(rank)]
@@ -96,7 +96,7 @@ def chosen(over: Fiber, params: Params, *, tolerance: float = 1e-7) -> Filters:
         if min(distances) > 1e-5 * np.linalg.norm(flat):
             raise ValueError(
                 "`params` is not in the fibre: the closest tuple is at distance "
-                f"{min(distances):.3g}."
+                f"{min(distances):.3g}; pass one of the tuples of `fiber(net, v, delta)`."
             )
         return over[int(np.argmin(distances))]
     if over.kernel_spread > tolerance:

@@ -98,13 +98,14 @@ def checked_filter(net: LinearConvNet, v: FilterLike) -> np.ndarray:
     """
     if not net.is_linear:
         raise ValueError(
-            f"`net` has the activation {net.activation.name}; fibres are those of linear networks."
+            f"`net` has the activation {net.activation.name}; fibres are those of linear networks: "
+            "pass activation='identity'."
         )
     v = np.asarray(v)
     if v.shape != net.end_to_end_shape:
         raise ValueError(
             f"`v` has shape {v.shape}; the end-to-end filter of {net} has shape "
-            f"{net.end_to_end_shape}."
+            f"{net.end_to_end_shape}; pass an array of that shape."
         )
     if v.dtype == object and not is_rational(v):
         v = exact(v)
@@ -125,7 +126,7 @@ def checked_delta(net: LinearConvNet, delta: Any) -> Float[np.ndarray, " n"]:
     if delta.shape != (net.depth - 1,):
         raise ValueError(
             f"`delta` has shape {delta.shape}; a network with {net.depth} layers has "
-            f"{net.depth - 1} invariants."
+            f"{net.depth - 1} invariants: pass a number for each."
         )
     if not np.isfinite(delta).all():
         raise ValueError(f"`delta` is {delta.tolist()}; pass finite numbers.")

@@ -94,13 +94,13 @@ def is_smooth(net: LinearConvNet, v: FilterLike) -> Smoothness:
     if net.dimension > 1 and any(sum(k > 1 for k in shape) < 2 for shape in net.filter_shapes):
         raise ValueError(
             f"`net` has the filter shapes {net.filter_shapes}; for D ≥ 2 smoothness is decided "
-            "when every layer has two sizes above 1."
+            "when every layer has two sizes above 1: pass such filters."
         )
     over = fiber(net, v, 0.0)
     if not over.in_neuromanifold:
         raise ValueError(
             "`v` is not in the neuromanifold: the best fit found is at relative distance "
-            f"{over.distance:.3g}."
+            f"{over.distance:.3g}; pass the end-to-end filter of some parameters."
         )
     if not over.v.any():
         return _at_zero(net)

@@ -184,7 +184,7 @@ class LinearConvNet:
         if not self.is_linear:
             raise ValueError(
                 f"`activation` is {self.activation.name}: only a linear net has an end-to-end "
-                "filter."
+                "filter; pass activation='identity'."
             )
         self.check_params(params)
         if any(isinstance(w, jax.Array) for w in params):

@@ -66,7 +66,9 @@ def is_degenerate(net: MLP, params: Params) -> bool:
     True
     """
     if net.depth != 2:
-        raise ValueError(f"`net` has {net.depth - 1} hidden layers; degeneracy is defined for one.")
+        raise ValueError(
+            f"`net` has {net.depth - 1} hidden layers; degeneracy is defined for one: pass such a network."
+        )
     net.check_params(params)
     hidden, output = on_host(params)
     incoming = (

@@ -70,7 +70,7 @@ class Attention(AbstractLayer):
         if len(shape) < 2:
             raise ValueError(
                 f"`input_shape` reaches Attention as {shape}; attention needs positions and "
-                "channels."
+                "channels: pass (positions, …, channels)."
             )
         return (*shape[:-1], self.features)
 

@@ -45,7 +45,7 @@ class Conv(AbstractLayer):
         if len(shape) < 2:
             raise ValueError(
                 f"`input_shape` reaches Conv as {shape}; a convolution needs positions and "
-                "channels."
+                "channels: pass (positions, …, channels)."
             )
         return (*slid_shape(shape, self.window, self.strides, self.padding), self.features)
 

@@ -64,7 +64,7 @@ class GlobalAvgPool(AbstractLayer):
         if len(shape) < 2:
             raise ValueError(
                 f"`input_shape` reaches GlobalAvgPool as {shape}; there are no positions left to "
-                "average."
+                "average: leave the layer out."
             )
         return shape[-1:]
 

@@ -74,7 +74,9 @@ def kernel_alignment(
         params, x = checked(f, params, x, dtype=np.float64)
         target = np.asarray(check_target(f, params, x, y), np.float64).ravel()
         if not target.any():
-            raise ValueError("`y` is zero everywhere; the alignment with it is not defined.")
+            raise ValueError(
+                "`y` is zero everywhere; the alignment with it is not defined: pass other targets."
+            )
         product = np.asarray(kernel_product(f, params, x, jnp.asarray(target)))
         size = _kernel_norm(f, params, x, len(target), norm, memory)
         return float(target @ product / (target @ target * size)) if size > 0 else 0.0

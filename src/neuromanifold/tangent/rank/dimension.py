@@ -112,7 +112,9 @@ def functional_dimension(
     if exact:
         return _exact(f, params, x, wrt, prove, by_layer)
     if prove:
-        raise ValueError("`prove=True` goes with `exact=True`; a numerical rank has no proof.")
+        raise ValueError(
+            "`prove=True` goes with `exact=True`; a numerical rank has no proof: pass both."
+        )
     if by_layer:
         options: dict[str, Any] = {"rtol": rtol, "smallest_gap": smallest_gap, "memory": memory}
         return by_leaf(
