@@ -123,8 +123,8 @@ def stable_rank(rank: Rank) -> float:
 def ranks_along(
     f: Model, params: Params, x: Samples, *, samples: int = 4, memory: int | str | None = None
 ) -> RanksAlong:
-    """Ranks and singular values along any network: of its weights, of its representations of `x`,
-    and of the Jacobians between its cuts at the first `samples` of them.
+    """Compute ranks and singular values along any network: of its weights, of its representations
+    of `x`, and of the Jacobians between its cuts at the first `samples` of them.
 
     For layer l: W_l, α̃_l(X)/√rows. A cut is a value z that separates input from output: an input of
     a layer, the stream between two blocks of a residual network. There rank Jf(x) ≤ rank ∂f/∂z and

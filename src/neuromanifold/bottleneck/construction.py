@@ -14,7 +14,7 @@ from neuromanifold.numerics.validation import MatrixLike, checked_depth, checked
 
 @follows
 def linear_construction(A: MatrixLike, points: MatrixLike, depth: int) -> tuple[MLP, Params]:
-    """A bias-free ReLU network that equals x ↦ Ax on the cone spanned by the points.
+    """Return a bias-free ReLU network that equals x ↦ Ax on the cone spanned by the points.
     [bottleneck, Thm 3(3)]
 
     With isometries O_in of P = A⁺A and O_out of A into nonnegative orthants, B_l = [√(1−l/L) O_in
@@ -51,8 +51,8 @@ def linear_construction(A: MatrixLike, points: MatrixLike, depth: int) -> tuple[
 
 
 def construction_norm(A: MatrixLike, depth: int) -> float:
-    """‖θ‖² of `linear_construction` in closed form: Σ_i Σ_l κ_l/κ_{l-1} with κ_l = 1 + (l/L)(s_i² −
-    1).   [bottleneck, Thm 3(3)]
+    """Return ‖θ‖² of `linear_construction` in closed form: Σ_i Σ_l κ_l/κ_{l-1} with κ_l = 1 +
+    (l/L)(s_i² − 1).   [bottleneck, Thm 3(3)]
 
     A left Riemann sum: minus L·rank A it tends to Σ ∫ dκ/κ = 2 log|A|₊.
 

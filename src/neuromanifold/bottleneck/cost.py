@@ -24,7 +24,7 @@ def positive_singular_values(
 
 
 def pseudo_determinant(A: MatrixLike, *, rtol: float | None = None) -> float:
-    """|A|₊, the product of the nonzero singular values; 1 for the zero matrix.
+    """Return |A|₊, the product of the nonzero singular values; 1 for the zero matrix.
     [bottleneck, Sec. 1.1]
 
     Singular values below `rtol` times the largest count as zero.
@@ -38,8 +38,8 @@ def pseudo_determinant(A: MatrixLike, *, rtol: float | None = None) -> float:
 
 @follows
 def log_plus(A: MatrixLike, *, rtol: float | None = None) -> Float[np.ndarray, "n n"]:
-    """log₊A of a symmetric positive semidefinite A: its nonzero eigenvalues replaced by their
-    logarithms.   [bottleneck, Sec. 3]
+    """Return log₊A of a symmetric positive semidefinite A: its nonzero eigenvalues replaced by
+    their logarithms.   [bottleneck, Sec. 3]
 
     Eigenvalues below `rtol` times the largest count as zero.
 
@@ -62,7 +62,8 @@ def log_plus(A: MatrixLike, *, rtol: float | None = None) -> Float[np.ndarray, "
 
 
 def representation_cost(A: MatrixLike, depth: int, *, rtol: float | None = None) -> float:
-    """The least ‖θ‖² with which a linear network of that depth represents A.   [bottleneck, Sec. 3]
+    """Return the least ‖θ‖² with which a linear network of that depth represents A.
+    [bottleneck, Sec. 3]
 
     R(A; L) = min { Σ‖W_l‖²_F : W_L⋯W_1 = A } = L Σ s_i(A)^{2/L},   attained by `balanced_factors`.
 
@@ -80,7 +81,7 @@ def representation_cost(A: MatrixLike, depth: int, *, rtol: float | None = None)
 def balanced_factors(
     A: MatrixLike, depth: int, *, width: int | None = None, rtol: float | None = None
 ) -> tuple[Layer, ...]:
-    """A factorisation A = W_L⋯W_1 that attains the cost: W_l = U_l S^{1/L} U_{l-1}ᵀ, so
+    """Return a factorisation A = W_L⋯W_1 that attains the cost: W_l = U_l S^{1/L} U_{l-1}ᵀ, so
     W_{l+1}ᵀW_{l+1} = W_lW_lᵀ.
 
     Hidden layers have `width` neurons (default rank A); the rest of them stays at zero.

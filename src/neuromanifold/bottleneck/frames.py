@@ -81,7 +81,7 @@ class Frames(Result):
 
 @follows
 def bottleneck_frames(net: MLP, params: Params, x: Samples, *, rank: int | None = None) -> Frames:
-    """The factors of Theorem 6 at one point, for the rank of Jf(x) or any smaller one.
+    """Return the factors of Theorem 6 at one point, for the rank of Jf(x) or any smaller one.
     [bottleneck, Thm 6]
 
     `x` is a sample of one point. `rank=None` takes the numerical rank of Jf(x).

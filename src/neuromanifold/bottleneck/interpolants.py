@@ -51,8 +51,8 @@ class Interpolant(Result):
 
 
 def folded_interpolant(dimension: int, folds: int, depth: int) -> Interpolant:
-    """The identity at N = 2^{qk} points of [0, 1]^k, fitted by a curve that depends on the last
-    coordinate alone.   [bottleneck, Thm 10]
+    """Return the identity at N = 2^{qk} points of [0, 1]^k, fitted by a curve that depends on the
+    last coordinate alone.   [bottleneck, Thm 10]
 
     f(x) = (T^{(k−1)q}(t), …, T^q(t), t) with t = x_k and T the tent map, q = `folds`. The points
     are (j + ½)/N on the curve: a sheared lattice, one point in each cell of side 2^{−q}. The curve
@@ -111,8 +111,8 @@ def _checked_dimension(dimension: Any) -> int:
 
 @follows
 def polyline_interpolant(points: MatrixLike, depth: int) -> Interpolant:
-    """The identity at any points of [0, 1]^k, fitted by the polyline that visits them in the order
-    of the sum of their coordinates.
+    """Return the identity at any points of [0, 1]^k, fitted by the polyline that visits them in the
+    order of the sum of their coordinates.
 
     One hidden layer of N − 1 kinks after the neuron that all points pass: works for every sample,
     at the price of a c₁ that grows like a power of N.

@@ -68,7 +68,7 @@ def jacobian_rank(
     exact: bool = False,
     rtol: float | None = None,
 ) -> Rank:
-    """The Jacobian rank of f over the sample, max_x rank Jf(x).   [bottleneck, Sec. 3.1]
+    """Return the Jacobian rank of f over the sample, max_x rank Jf(x).   [bottleneck, Sec. 3.1]
 
     A lower bound on R⁽⁰⁾(f) and on the bottleneck rank. `tangents` (n, d, t) restricts each Jf(x)
     to the tangent space of a domain that is not open. The result carries the spectrum and gap of

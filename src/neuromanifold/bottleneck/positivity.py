@@ -55,8 +55,8 @@ class CompletePositivity(Result):
 def completely_positive(
     points: MatrixLike, *, size: int | None = None, tries: int = 20
 ) -> CompletePositivity:
-    """Whether the Gram matrix of the points is completely positive: XXᵀ = YYᵀ with Y ≥ 0, Y = XOᵀ.
-    [bottleneck, Thm 3(3)]
+    """Return whether the Gram matrix of the points is completely positive: XXᵀ = YYᵀ with Y ≥ 0,
+    Y = XOᵀ.   [bottleneck, Thm 3(3)]
 
     The cone spanned by the points embeds along with them. Up to two dimensions the answer is exact;
     beyond, an embedding into `size` dimensions (default up to k(k+1)/2 for points of rank k) is

@@ -73,7 +73,7 @@ class BottleneckStructure(Result):
         return "\n".join(lines)
 
     def plot(self, axes: Any = None) -> Any:
-        """Singular values of every weight matrix over the layers, those in the bottleneck
+        """Draw the singular values of every weight matrix over the layers, those in the bottleneck
         shaded; returns the axes.
         """
         if axes is None:
@@ -103,7 +103,7 @@ class BottleneckStructure(Result):
 def bottleneck_structure(
     net: MLP, params: Params, x: Samples, *, rank: int | None = None, threshold: float = 0.5
 ) -> BottleneckStructure:
-    """The bottleneck structure of an MLP on a sample.   [bottleneck, Thm 6, Thm 7, Cor 8]
+    """Return the bottleneck structure of an MLP on a sample.   [bottleneck, Thm 6, Thm 7, Cor 8]
 
     `rank=None` takes the rank that most layers share (singular values above `threshold`). The
     budget is the smallest over the sample of ‖θ‖² − kL − 2 log(s_1⋯s_k) with s the singular values

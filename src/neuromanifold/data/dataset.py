@@ -53,7 +53,7 @@ class Dataset:
         return replace(self, name=f"{self.name}.{name}", y=self.y[:, [column]], targets=(name,))
 
     def take(self, n: int) -> "Dataset":
-        """The first `n` samples.
+        """Return the first `n` samples.
 
         >>> len(nm.data.load("digits").take(5))
         5

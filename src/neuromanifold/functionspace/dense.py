@@ -61,7 +61,8 @@ def end_to_end_matrix(params: Params) -> np.ndarray:
 
 @follows
 def dense_kernel(params: Params) -> MatrixKernel:
-    """K_θ(Z) = Σ_l (W_H⋯W_{l+1})(W_H⋯W_{l+1})ᵀ Z (W_{l−1}⋯W_1)ᵀ(W_{l−1}⋯W_1).   [riemann, Eq 7]
+    """Return K_θ(Z) = Σ_l (W_H⋯W_{l+1})(W_H⋯W_{l+1})ᵀ Z (W_{l−1}⋯W_1)ᵀ(W_{l−1}⋯W_1).
+    [riemann, Eq 7]
 
     >>> V = (np.diag([1.0, 0.5]), np.diag([1.0, 2.0]))                            # [riemann, Ex 20]
     >>> dense_kernel(V)(np.eye(2)).tolist()
@@ -81,8 +82,8 @@ def dense_kernel(params: Params) -> MatrixKernel:
 
 @follows
 def balanced_operator(W: MatrixLike, depth: int) -> MatrixKernel:
-    """A_W(Z) = Σ_j (WWᵀ)^{(H−j)/H} Z (WᵀW)^{(j−1)/H}: the kernel of every balanced factorisation of
-    W.   [riemann, Eq 6]
+    """Return A_W(Z) = Σ_j (WWᵀ)^{(H−j)/H} Z (WᵀW)^{(j−1)/H}: the kernel of every balanced
+    factorisation of W.   [riemann, Eq 6]
 
     `depth` is H.
 
@@ -103,15 +104,15 @@ def balanced_operator(W: MatrixLike, depth: int) -> MatrixKernel:
 
 @follows
 def gram_differences(params: Params) -> Matrices:
-    """Δ_l = W_{l+1}ᵀW_{l+1} − W_lW_lᵀ, conserved by gradient flow.   [riemann, Eq 5]"""
+    """Return Δ_l = W_{l+1}ᵀW_{l+1} − W_lW_lᵀ, conserved by gradient flow.   [riemann, Eq 5]"""
     matrices = checked_matrices(params)
     return tuple(V.T @ V - W @ W.T for W, V in zip(matrices, matrices[1:], strict=False))
 
 
 @follows
 def balanced_factors(W: MatrixLike, depth: int) -> Matrices:
-    """One balanced factorisation W = W_H⋯W_1, all hidden widths rank-sized or larger as W allows.
-    [riemann, Thm 14]
+    """Return one balanced factorisation W = W_H⋯W_1, all hidden widths rank-sized or larger as W
+    allows. [riemann, Thm 14]
 
     From W = U S Vᵀ: W_1 = S^{1/H} Vᵀ, W_H = U S^{1/H}, and S^{1/H} between.
 
@@ -154,8 +155,8 @@ class Gauge(Result):
 
 @follows
 def gauge_between(first: Any, second: Any) -> Gauge:
-    """The unique G with `rotate_factors(first, G) = second` for square invertible factors of one matrix.
-    [riemann, Thm 14]
+    """Return the unique G with `rotate_factors(first, G) = second` for square invertible factors of
+    one matrix. [riemann, Thm 14]
 
     From the last layer down: W'_H = W_H G_{H−1}, and so on. Between balanced factorisations every G
     is orthogonal.
@@ -181,7 +182,7 @@ def gauge_between(first: Any, second: Any) -> Gauge:
 def level_set_sample(
     params: Params, count: int, *, key: Key | None = None, rtol: float = 1e-11
 ) -> tuple[Matrices, ...]:
-    """Other parameters with the same product and the same Δ_l, by least squares from random
+    """Return other parameters with the same product and the same Δ_l, by least squares from random
     starts.   [riemann, Ex 20]
 
     `count` of them are sought; one counts where its equations hold to `rtol`.
@@ -241,8 +242,8 @@ def balanced_flow(
     rtol: float = 1e-12,
     atol: float = 1e-13,
 ) -> MatrixFlow:
-    """Ẇ = −A_W(∇ℓ(W)): what balanced gradient flow of H layers does to the product, without the
-    factors.   [riemann, Eq 6]
+    """Solve Ẇ = −A_W(∇ℓ(W)): what balanced gradient flow of H layers does to the product, without
+    the factors.   [riemann, Eq 6]
 
     `loss` is a `FilterLoss` on the matrix flattened row by row, shaped like W, or a JAX function of
     it.
@@ -272,7 +273,7 @@ def dense_parameter_flow(
     rtol: float = 1e-12,
     atol: float = 1e-13,
 ) -> MatrixFlow:
-    """Ẇ_l = −∂ℓ(W_H⋯W_1)/∂W_l, pushed forward to the product.   [riemann, Eq 4]
+    """Solve Ẇ_l = −∂ℓ(W_H⋯W_1)/∂W_l, pushed forward to the product.   [riemann, Eq 4]
 
     `loss` is as for `balanced_flow`. The flow is solved to `rtol` and `atol` up to the time `t1`
     and read at `times` equal steps.

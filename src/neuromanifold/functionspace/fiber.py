@@ -425,7 +425,7 @@ def fiber(
     limit: int = 100_000,
     starts: int = 16,
 ) -> Fiber:
-    """All θ with μ(θ) = v and ‖w_{l+1}‖² − ‖w_l‖² = δ_l.
+    """Return all θ with μ(θ) = v and ‖w_{l+1}‖² − ‖w_l‖² = δ_l.
     [riemann, Eq 8, Prop 2, Thm 4, Cor 10, Thm 13]
 
     One dimension: by complex roots (`roots.py`), for any strides, with repeated roots and roots at

@@ -57,7 +57,8 @@ def riemannian_flow(
     rtol: float = 1e-12,
     atol: float = 1e-13,
 ) -> FilterFlow:
-    """v̇ = −K^{(δ)}(v) ∇ℓ(v): the flow in function space alone.   [riemann, Sec 1.1, Thm 4, Cor 6]
+    """Solve v̇ = −K^{(δ)}(v) ∇ℓ(v): the flow in function space alone.
+    [riemann, Sec 1.1, Thm 4, Cor 6]
 
     K^{(δ)}(v) is the kernel of the tuple over (v, δ), found anew from v at every evaluation. Where
     several tuples with different kernels lie over v there is no such flow; `params` then chooses
@@ -102,7 +103,7 @@ def parameter_flow(
     rtol: float = 1e-12,
     atol: float = 1e-13,
 ) -> FilterFlow:
-    """θ̇ = −∇(ℓ∘μ)(θ), pushed forward: v(t) = μ(θ(t)).   [riemann, Eq 3]
+    """Solve θ̇ = −∇(ℓ∘μ)(θ), pushed forward: v(t) = μ(θ(t)).   [riemann, Eq 3]
 
     `loss` is a `FilterLoss` or any JAX function of the filter. The flow is solved to `rtol` and
     `atol` up to the time `t1` and read at `times` equal steps.

@@ -30,7 +30,8 @@ def as_arrays(net: LinearConvNet, params: Params) -> tuple[np.ndarray, ...]:
 
 @follows
 def filter_jacobian(net: LinearConvNet, params: Params) -> np.ndarray:
-    """J = [J_1|…|J_H], the differential of μ: J_l ẇ_l = μ(w_1, …, ẇ_l, …, w_H).   [riemann, Obs 3]
+    """Return J = [J_1|…|J_H], the differential of μ: J_l ẇ_l = μ(w_1, …, ẇ_l, …, w_H).
+    [riemann, Obs 3]
 
     J_l is multiplication by the other layers' polynomials. Rows index the end-to-end filter and
     columns the filters' entries, both in C order. Object arrays are treated exactly.
@@ -87,7 +88,7 @@ def _rows(total: Shape, shape: Shape, t: Shape, others: Shape) -> np.ndarray:
 
 @follows
 def filter_kernel(net: LinearConvNet, params: Params) -> np.ndarray:
-    """K_θ = J Jᵀ = Σ_l J_l J_lᵀ on end-to-end filters, by its blocks.   [riemann, Obs 3]
+    """Return K_θ = J Jᵀ = Σ_l J_l J_lᵀ on end-to-end filters, by its blocks.   [riemann, Obs 3]
 
     >>> net = LinearConvNet((3, 2), (2, 1))                                       # [riemann, Ex 16]
     >>> filter_kernel(net, (np.array([1.0, 0.0, 2.0]), np.array([2.0, 1.0]))).astype(int).tolist()
@@ -98,22 +99,22 @@ def filter_kernel(net: LinearConvNet, params: Params) -> np.ndarray:
 
 @follows
 def filter_kernel_blocks(net: LinearConvNet, params: Params) -> tuple[np.ndarray, ...]:
-    """(K_1, …, K_H) with K_l = J_l J_lᵀ, homogeneous of degree two in every filter but w_l.
+    """Return (K_1, …, K_H) with K_l = J_l J_lᵀ, homogeneous of degree two in every filter but w_l.
     [riemann, Obs 3]
     """
     return tuple(J @ J.T for J in _jacobian_blocks(net, as_arrays(net, params)))
 
 
 def kernel_distance(K: Array, L: Array) -> float:
-    """‖K − L‖_F / max(‖K‖_F, ‖L‖_F)."""
+    """Return ‖K − L‖_F / max(‖K‖_F, ‖L‖_F)."""
     return float(
         np.linalg.norm(K - L) / max(np.linalg.norm(K), np.linalg.norm(L), np.finfo(np.float64).tiny)
     )
 
 
 def kernel_spread(net: LinearConvNet, tuples: Any) -> float:
-    """The largest relative distance between the kernels of the tuples; 0 when they all share one
-    kernel.
+    """Return the largest relative distance between the kernels of the tuples; 0 when they all share
+    one kernel.
 
     `tuples` are parameters of `net`, as `fiber` returns them.
     """

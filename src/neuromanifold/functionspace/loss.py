@@ -31,13 +31,14 @@ class FilterLoss(Shown):
         return float(off @ self.A @ off + self.constant)
 
     def gradient(self, v: FilterLike) -> np.ndarray:
-        """2 A (v − u), shaped like v."""
+        """Return 2 A (v − u), shaped like v."""
         off = np.asarray(v) - self.u
         return (2 * self.A @ off.ravel()).reshape(off.shape)
 
 
 def filter_loss(net: LinearConvNet, x: Samples, y: Targets) -> FilterLoss:
-    """Σ_i ‖α_v(x_i) − y_i‖² as a function of the end-to-end filter v.   [riemann, Sec 2.2, Lem 18]
+    """Return Σ_i ‖α_v(x_i) − y_i‖² as a function of the end-to-end filter v.
+    [riemann, Sec 2.2, Lem 18]
 
     Every output entry is the inner product of v with one patch of the signal; A is the patches'
     Gram matrix and u the least-squares filter.

@@ -52,7 +52,7 @@ class Metric(Result):
 def metric(
     net: LinearConvNet, v: FilterLike, delta: Any = 0.0, *, params: Params | None = None
 ) -> Metric:
-    """g(a, b) = aᵀ K^{(δ)}(v)⁻¹ b on T_vM.   [riemann, Lem 5, Cor 6]
+    """Return g(a, b) = aᵀ K^{(δ)}(v)⁻¹ b on T_vM.   [riemann, Lem 5, Cor 6]
 
     Needs a smooth v over which every tuple has the same kernel; when the kernels differ there is
     one metric per tuple, and `params` chooses.

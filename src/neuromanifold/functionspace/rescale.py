@@ -22,7 +22,8 @@ FilterLike = Any
 
 @follows
 def norm_differences(net: LinearConvNet, params: Params) -> np.ndarray:
-    """δ_l = ‖w_{l+1}‖² − ‖w_l‖², conserved by the gradient flow of every loss.   [riemann, Eq 1]
+    """Return δ_l = ‖w_{l+1}‖² − ‖w_l‖², conserved by the gradient flow of every loss.
+    [riemann, Eq 1]
 
     >>> norm_differences(LinearConvNet((3, 2), (2, 1)), (np.array([1.0, 2.0, 2.0]), np.array([4.0, 0.0]))).tolist()
     [7.0]
@@ -60,8 +61,8 @@ class Rescaling(Result):
 
 @follows
 def rescale(net: LinearConvNet, params: Params, delta: Any) -> Rescaling:
-    """The 2^{H−1} layer rescalings of nonzero filters that have the invariants δ and the same
-    product.   [riemann, Prop 2, 12]
+    """Return the 2^{H−1} layer rescalings of nonzero filters that have the invariants δ and the
+    same product.   [riemann, Prop 2, 12]
 
     With β_l = λ_l² ‖w_l‖² the conditions read β_{l+1} − β_l = δ_l and Π β_l = Π ‖w_l‖²; exactly one
     solution is positive.

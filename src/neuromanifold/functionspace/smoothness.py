@@ -40,7 +40,7 @@ class Smoothness(Result):
 
 
 def neuromanifold_dimension(net: LinearConvNet) -> int:
-    """dim M = Σ_l size(w_l) − (H − 1): parameters less layer rescalings.   [riemann, Sec 2]
+    """Return dim M = Σ_l size(w_l) − (H − 1): parameters less layer rescalings.   [riemann, Sec 2]
 
     >>> neuromanifold_dimension(LinearConvNet((3, 2), (2, 1)))
     4
@@ -78,7 +78,7 @@ def exact_jacobian_rank(net: LinearConvNet, params: Params) -> int:
 
 
 def is_smooth(net: LinearConvNet, v: FilterLike) -> Smoothness:
-    """Whether v is a smooth point of the neuromanifold M, as a subset of ℝ^k.
+    """Return whether v is a smooth point of the neuromanifold M, as a subset of ℝ^k.
     [riemann, Sec 2.1, Thm 13]
 
     v is smooth exactly when it has one real filter tuple (up to scalars and swaps) at which dμ has
@@ -112,8 +112,8 @@ def is_smooth(net: LinearConvNet, v: FilterLike) -> Smoothness:
 
 
 def swappable(net: LinearConvNet, first: int, second: int) -> bool:
-    """Whether two layers' polynomials live in one space: equal shapes, equal dilations where a
-    size exceeds 1.   [riemann, Obs 11]
+    """Return whether two layers' polynomials live in one space: equal shapes, equal dilations where
+    a size exceeds 1.   [riemann, Obs 11]
 
     `first` and `second` are the numbers of the layers, from 0.
     """

@@ -34,19 +34,19 @@ class Arithmetic(abc.ABC):
 
     @abc.abstractmethod
     def shape(self, a: Any) -> tuple[int, ...]:
-        """The shape of a value."""
+        """Return the shape of a value."""
 
     @abc.abstractmethod
     def add(self, a: Any, b: Any) -> Any:
-        """a + b, equal shapes or a scalar."""
+        """Return a + b, equal shapes or a scalar."""
 
     @abc.abstractmethod
     def negate(self, a: Any) -> Any:
-        """−a."""
+        """Return −a."""
 
     @abc.abstractmethod
     def multiply(self, a: Any, b: Any) -> Any:
-        """a·b, entrywise."""
+        """Return a·b, entrywise."""
 
     @abc.abstractmethod
     def dot(self, a: Any, b: Any) -> Any:
@@ -54,7 +54,7 @@ class Arithmetic(abc.ABC):
 
     @abc.abstractmethod
     def divide(self, a: Any, b: Any) -> Any:
-        """a / b, entrywise."""
+        """Return a / b, entrywise."""
 
     @abc.abstractmethod
     def sum(self, a: Any, axes: tuple[int, ...]) -> Any:
@@ -65,11 +65,11 @@ class Arithmetic(abc.ABC):
         """Return `base` with `updates` added at the flat positions `index` (repeated positions add up)."""
 
     def subtract(self, a: Any, b: Any) -> Any:
-        """a − b."""
+        """Return a − b."""
         return self.add(a, self.negate(b))
 
     def power(self, a: Any, exponent: int) -> Any:
-        """a^exponent for a whole number, by repeated squaring."""
+        """Return a^exponent for a whole number, by repeated squaring."""
         if exponent < 0:
             return self.divide(self.lift(np.ones(())), self.power(a, -exponent))
         if exponent == 0:

@@ -177,7 +177,7 @@ class Inspection:
         return kinds_of(self.layers or ())
 
     def plot(self) -> Any:
-        """A figure: the rank against samples, the singular values with what counts, and where
+        """Draw a figure: the rank against samples, the singular values with what counts, and where
         the parameters went.
         """
         from neuromanifold.inspection.picture import picture

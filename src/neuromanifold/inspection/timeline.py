@@ -53,12 +53,12 @@ class Timeline(Result):
         }
 
     def headline(self) -> str:
-        """How many steps, and what was measured at them."""
+        """Return how many steps, and what was measured at them."""
         names = ", ".join(name for name in TITLES if name in self.data)
         return f"{len(self.steps)} steps of {names or 'nothing'}"
 
     def to_xarray(self) -> Any:
-        """The data themselves."""
+        """Return the data themselves."""
         return self.data
 
     def scalars(self, *, quantities: bool = True) -> dict[str, np.ndarray]:
@@ -97,17 +97,17 @@ class Timeline(Result):
         return write_events(folder, self.records())
 
     def records(self) -> Iterator[tuple[int, dict[str, float]]]:
-        """(step, curves at it) without what is not a number."""
+        """Return (step, curves at it) without what is not a number."""
         curves = self.scalars(quantities=False)
         for row, step in enumerate(self.steps.tolist()):
             yield step, {name: float(a[row]) for name, a in curves.items() if not np.isnan(a[row])}
 
     def panels(self) -> list[tuple[str, dict[str, np.ndarray]]]:
-        """(title, curves by label) of what there is to draw."""
+        """Return (title, curves by label) of what there is to draw."""
         return panels_of(self.scalars(quantities=False))
 
     def plot(self) -> Any:
-        """A figure with one panel for each quantity."""
+        """Draw a figure with one panel for each quantity."""
         from matplotlib.figure import Figure
 
         panels = self.panels()

@@ -68,7 +68,7 @@ class Sequential:
         return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(self._parameter_shapes))
 
     def init(self, *, key: Any, runs: int | None = None, dtype: Any = "float32") -> tuple[Any, ...]:
-        """Parameters drawn as the layers say, in float32 and then cast; `runs=R` draws R
+        """Draw parameters as the layers say, in float32 and then cast; `runs=R` draws R
         networks on a leading axis.
         """
         check_draw(key, runs, dtype)

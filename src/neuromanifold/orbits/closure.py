@@ -209,8 +209,8 @@ def lie_closure(
     flow_rtol: float = 1e-12,
     memory: int | str | None = None,
 ) -> LieClosure:
-    """Lie_θ = span of all iterated brackets at θ of the fields X_x = ∇_θ f_θ(x), one family for
-    each output.   [invariant, Def 2.7]
+    """Compute Lie_θ = span of all iterated brackets at θ of the fields X_x = ∇_θ f_θ(x), one family
+    for each output.   [invariant, Def 2.7]
 
     The orbit of θ, hence every trajectory of gradient flow from θ, whatever data and loss, lies in
     a manifold with this tangent space; D − dim Lie_θ functions are conserved on it. Two routes.

@@ -69,7 +69,7 @@ class Move(Result):
         return int((self.order != np.arange(len(self.order))).sum())
 
     def headline(self) -> str:
-        """How many places moved, flipped and were scaled."""
+        """Return how many places moved, flipped and were scaled."""
         flipped = int((self.factors < 0).any(axis=0).sum())
         scaled = int((np.abs(np.abs(self.factors) - 1) > 10 * _STILL).any(axis=0).sum())
         own = " ".join(dict.fromkeys(self.parameters))
@@ -99,7 +99,7 @@ class Barrier(Result):
         return Change(*heights)
 
     def headline(self) -> str:
-        """Both heights."""
+        """Return both heights."""
         return f"{self.height.before:.4g} → {self.height.after:.4g}"
 
 
@@ -128,7 +128,7 @@ class Match(Result):
     left_out: tuple[str, ...]
 
     def headline(self) -> str:
-        """The distances."""
+        """Return the distances."""
         return (
             f"distance {self.distance.before:.4g} → {self.distance.after:.4g}, f moved by "
             f"{self.deviation:.1g}"
@@ -157,7 +157,7 @@ class Match(Result):
         )
 
     def path(self, t: Any) -> Any:
-        """(1 − t) a + t g(b)."""
+        """Return (1 − t) a + t g(b)."""
         return _between(self.a, self.params, t)
 
     def barrier(self, x: Any, y: Any, *, loss: Loss = mse, points: int = 11) -> Barrier:
@@ -195,7 +195,7 @@ def match(
     starts: int = 8,
     key: Any = None,
 ) -> Match:
-    """The element g of the symmetries of `f` that brings `b` nearest to `a`: min ‖a − g b‖.
+    """Return the element g of the symmetries of `f` that brings `b` nearest to `a`: min ‖a − g b‖.
 
     g permutes the places of every hidden axis (units, channels, residual streams, heads, as
     `symmetry_group(f, a, x)` reads them from the graph), flips signs where odd or even bends allow,

@@ -64,7 +64,7 @@ class Element(Shown, eqx.Module):
 
     @abc.abstractmethod
     def act(self, params: Any) -> Any:
-        """g(θ) on NumPy arrays or tracers alike."""
+        """Return g(θ) on NumPy arrays or tracers alike."""
 
     @property
     @abc.abstractmethod

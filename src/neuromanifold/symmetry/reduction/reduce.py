@@ -98,7 +98,7 @@ class Reduction(Result):
         return any(removal.on_sample for removal in self.removed)
 
     def to_torch(self, module: Any = None, *, example: Any) -> Any:
-        """The smaller network as an `fx.GraphModule`, of a network that came from PyTorch:
+        """Return the smaller network as an `fx.GraphModule`, of a network that came from PyTorch:
         `nm.from_torch(module, example=example)`.
 
         Its graph is the module's at fewer parameters, which are named as before. Where a layer does
@@ -153,7 +153,7 @@ class Reduction(Result):
         return [("kept", kept), ("saved", self.parameters_saved)]
 
     def plot(self, axes: Any = None) -> Any:
-        """One bar of all parameters: those that are kept and those that are saved; returns the
+        """Draw one bar of all parameters: those that are kept and those that are saved; returns the
         axes.
         """
         total = sum(count for _, count in self._parts)
@@ -186,7 +186,7 @@ class Reduction(Result):
         )
 
     def headline(self) -> str:
-        """The first line of `str`."""
+        """Return the first line of `str`."""
         return str(self).partition("\n")[0]
 
     @property

@@ -59,7 +59,7 @@ class Influence(Result):
             return np.asarray(every(jnp.asarray(moved), target) - each(fitted, target)[:, None])
 
     def headline(self) -> str:
-        """How far leaving a sample out moves the outputs."""
+        """Return how far leaving a sample out moves the outputs."""
         m, o, n = np.shape(self.leave_one_out)
         size = np.linalg.norm(np.asarray(self.leave_one_out), axis=1)
         top = int(size.max(axis=0).argmax())
