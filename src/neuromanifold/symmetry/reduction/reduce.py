@@ -134,8 +134,8 @@ class Reduction(Result):
             return save(path, self.net, self.params)
         if not read_from_file(self.whole.f):
             raise TypeError(
-                "the reduced network did not come from a .pt2 file; write what `to_torch` gives, "
-                "or `params`."
+                "the network did not come from a .pt2 file; save the module that `to_torch` gives: "
+                "torch.save(reduction.to_torch(module, example=x), 'small.pt')."
             )
         if Path(path).suffix != ".pt2":
             raise ValueError(
