@@ -36,7 +36,7 @@ _AT_ONCE = 16
 class LayerRanks(Result):
     """A product with a parameter W: its singular values, and those of what it gives, α̃(X)/√rows.
 
-    Rows of α̃ are samples and the `positions` that share W (places of an image, tokens), columns its
+    Rows of α̃ are samples and the `positions` that share W (positions of an image, tokens), columns its
     channels. A convolution's W is its kernel as a matrix (out, window·in); of several groups or
     heads W is block-diagonal.
     """

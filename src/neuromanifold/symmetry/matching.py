@@ -53,7 +53,7 @@ _SAME = 1e-9  # of f's largest value
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Move(Result):
-    """What was done to one hidden axis: place i is b's place `order[i]`, times `factors[s, i]` in
+    """What was done to one hidden axis: position i is b's position `order[i]`, times `factors[s, i]` in
     slot s, an axis of the leaf `parameters[s]`; inside the head `head`, counted from 0 as a counts
     them, where each head has an order of its own.
     """
@@ -65,11 +65,11 @@ class Move(Result):
 
     @property
     def moved(self) -> int:
-        """How many places went elsewhere."""
+        """How many positions went elsewhere."""
         return int((self.order != np.arange(len(self.order))).sum())
 
     def headline(self) -> str:
-        """Return how many places moved, flipped and were scaled."""
+        """Return how many positions moved, flipped and were scaled."""
         flipped = int((self.factors < 0).any(axis=0).sum())
         scaled = int((np.abs(np.abs(self.factors) - 1) > 10 * _STILL).any(axis=0).sum())
         own = " ".join(dict.fromkeys(self.parameters))
@@ -197,9 +197,9 @@ def match(
 ) -> Match:
     """Return the element g of the symmetries of `f` that brings `b` nearest to `a`: min ‖a − g b‖.
 
-    g permutes the places of every hidden axis (units, channels, residual streams, heads, as
+    g permutes the positions of every hidden axis (units, channels, residual streams, heads, as
     `symmetry_group(f, a, x)` reads them from the graph), flips signs where odd or even bends allow,
-    and multiplies homogeneous places by positive factors (`channel_scalings`). One axis after the
+    and multiplies homogeneous positions by positive factors (`channel_scalings`). One axis after the
     other is brought to its optimum, an assignment whose entries are minimised over signs and
     factors, until nothing gains. That is the global minimum for one hidden axis; for several it is
     a local one that depends on the start, so that the search starts from the identity and `starts`

@@ -118,7 +118,7 @@ class NetworkGroup(Shown, AbstractGroup):
     the flows that `discover` found.
 
     `factors` are `ChannelPermutationGroup`s and, where a key was given, one `FlowGroup`. Left out: axes along
-    which the graph treats places differently (windows, slices, masks, constants that vary).
+    which the graph treats positions differently (windows, slices, masks, constants that vary).
     """
 
     net: Model  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -262,9 +262,9 @@ _EQUAL = 1e-9
 
 
 def channel_permutations(sampler: NetworkSampler) -> tuple[ChannelPermutationGroup, ...]:
-    """Return a group for every hidden axis whose places f does not tell apart.
+    """Return a group for every hidden axis whose positions f does not tell apart.
 
-    Hidden: parameters have it, neither input nor output has. Sign flips of one place are sought
+    Hidden: parameters have it, neither input nor output has. Sign flips of one position are sought
     among all sets of slots where there are at most eleven slots, else among the small sets and
     their complements.
     """
