@@ -53,21 +53,25 @@ class BottleneckStructure(Result):
 
     def __str__(self) -> str:
         d = self.data
+        known = np.isfinite(self.budget)
+        budget = (
+            f"budget {self.budget:.4g}" if known else f"no budget: no Jf(x) has rank {self.rank}"
+        )
         lines = [
             f"{len(self.layers)} of {self.net.depth} layers in a bottleneck of rank {self.rank} "
             f"(threshold {self.threshold:g})",
             f"‖θ‖² = {self.squared_norm:.6g}, at least {self.norm_bound:.6g} for this function; "
-            f"budget {self.budget:.4g}; "
+            f"{budget}; "
             f"balance defect {self.balance_defect:.1e}",
-            "layer  rank     gap  residual     share   ‖α_{l-1}‖²   trace",
+            f"layer  rank     gap  residual{'     share' * known}   ‖α_{{l-1}}‖²   trace",
         ]
         for l in d["layer"].values:
             at = d.sel(layer=l)
             mark = "*" if bool(at["in_bottleneck"]) else " "
+            share = f"{float(at['share']):10.3g}" if known else ""
             lines.append(
                 f"{int(l):4d}{mark} {int(at['layer_rank']):5d} {float(at['gap']):7.2g} "
-                f"{float(at['residual']):9.3g} "
-                f"{float(at['share']):9.3g} {float(at['activation_norm']):12.4g} "
+                f"{float(at['residual']):9.3g}{share} {float(at['activation_norm']):12.4g} "
                 f"{float(at['trace']):7.3g}"
             )
         return "\n".join(lines)

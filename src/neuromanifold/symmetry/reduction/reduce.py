@@ -134,8 +134,8 @@ class Reduction(Result):
             return save(path, self.net, self.params)
         if not read_from_file(self.whole.f):
             raise TypeError(
-                "the network did not come from a .pt2 file; save the module that `to_torch` gives: "
-                "torch.save(reduction.to_torch(module, example=x), 'small.pt')."
+                "the network did not come from a .pt2 file; save the module that `to_torch` gives "
+                "with torch.export.save."
             )
         if Path(path).suffix != ".pt2":
             raise ValueError(
