@@ -53,9 +53,11 @@ class BottleneckStructure(Result):
 
     def __str__(self) -> str:
         d = self.data
-        known = np.isfinite(self.budget)
+        known = bool(np.isfinite(self.budget))
         budget = (
-            f"budget {self.budget:.4g}" if known else f"no budget: no Jf(x) has rank {self.rank}"
+            f"budget {self.budget:.4g}"
+            if known
+            else f"no budget: every Jf(x) has a rank below {self.rank}"
         )
         lines = [
             f"{len(self.layers)} of {self.net.depth} layers in a bottleneck of rank {self.rank} "
@@ -111,7 +113,7 @@ def bottleneck_structure(
 
     `rank=None` takes the rank that most layers share (singular values above `threshold`). The
     budget is the smallest over the sample of ‖θ‖² − kL − 2 log(s_1⋯s_k) with s the singular values
-    of Jf(x); it is infinite when no Jf(x) has rank k.
+    of Jf(x); it is infinite when every Jf(x) has a rank below k.
 
     >>> from neuromanifold.bottleneck import bottleneck_structure
     >>> net = nm.MLP((2, 2, 2, 2), bias=False)
