@@ -21,7 +21,8 @@ from neuromanifold.tangent.kernel.operator import kernel_product
 def alignment(
     f: Model, params: Params, x: Samples, y: Targets, *, loss: Loss = mse, lr: float = 1.0
 ) -> float | Float[Any, ""]:
-    """The modified alignment  A = gᵀΘg / ‖g‖²,  Θ = `lr`·JJᵀ,  g = ∂loss/∂f(X).   [teleport, Eq. 28]
+    """Return the modified alignment  A = gᵀΘg / ‖g‖²,  Θ = `lr`·JJᵀ,  g = ∂loss/∂f(X).
+    [teleport, Eq. 28]
 
     A does not depend on the scale of g, so any normalisation of the loss gives the same number. One
     vector–Jacobian product: A = lr·‖Jᵀg‖²/‖g‖² = lr·‖∇_θ loss‖²/‖g‖², never the kernel. A float; a
@@ -59,7 +60,7 @@ def kernel_alignment(
     norm: str = "spectral",
     memory: int | str | None = None,
 ) -> float:
-    """The classical alignment  A_o = yᵀΘy / (‖y‖² ‖Θ‖), in float64.   [teleport, Eq. 26]
+    """Return the classical alignment  A_o = yᵀΘy / (‖y‖² ‖Θ‖), in float64.   [teleport, Eq. 26]
 
     `norm="spectral"` (the paper's ‖·‖, by Lanczos, no kernel formed) lies in [0, 1]; `"frobenius"`
     is Cortes' cosine between Θ and yyᵀ. A kernel that is zero is aligned with nothing: 0.
@@ -74,7 +75,9 @@ def kernel_alignment(
         params, x = checked(f, params, x, dtype=np.float64)
         target = np.asarray(check_target(f, params, x, y), np.float64).ravel()
         if not target.any():
-            raise ValueError("`y` is zero everywhere; the alignment with it is not defined.")
+            raise ValueError(
+                "`y` is zero everywhere; the alignment with it is not defined: pass other targets."
+            )
         product = np.asarray(kernel_product(f, params, x, jnp.asarray(target)))
         size = _kernel_norm(f, params, x, len(target), norm, memory)
         return float(target @ product / (target @ target * size)) if size > 0 else 0.0
