@@ -119,7 +119,8 @@ class Tracker:
             self._history = history_of(timeline)
 
     def serve(self, port: int = 0) -> LivePage:
-        """A page on this machine that follows the training: `.url`, and `.close()` when done.
+        """Serve a page that follows the training, at `port` (a free one when 0): `.url`, and `.close()`
+        when done.
 
         Only this machine reaches it (127.0.0.1), in a thread that ends with the process. It shows
         what the timeline has, as it was after the last record.

@@ -108,7 +108,7 @@ class MLP:
         runs: int | None = None,
         dtype: Any = "float32",
     ) -> Params:
-        """Parameters drawn by `scheme` (a function of `nm.init`, or its name), in float32 and then
+        """Draw parameters by `scheme` (a function of `nm.init`, or its name), in float32 and then
         cast: one key, one network.
 
         `runs=R` draws R networks from keys split off `key`, on a leading axis. The default scheme
@@ -133,8 +133,8 @@ class MLP:
         return self._apply(_forward, params, x)
 
     def preactivations(self, params: Params, x: Any) -> tuple[Any, ...]:
-        """(z_1, …, z_L): what each layer computes before its activation, each (n, n_l), in the
-        widest dtype passed.
+        """Return (z_1, …, z_L): what each layer computes before its activation, each (n, n_l), in
+        the widest dtype passed.
         """
         return self._apply(_preactivations, params, x)
 
@@ -149,7 +149,7 @@ class MLP:
             return leave(forward(self, promote(params, dtype), promote(x, dtype)))
 
     def check(self, params: Any, x: Any, name: str = "x") -> None:
-        """Refuse parameters or samples whose shapes are not this network's."""
+        """Refuse `params` or `x` whose shapes are not this network's; the error calls `x` by `name`."""
         self.check_params(params)
         shape = np.shape(x)
         if len(shape) != 2 or shape[1] != self.widths[0]:

@@ -96,7 +96,11 @@ def check_sample(x: Any, name: str = "x") -> Any:
     return x
 
 
-def checked_matrix(A: Any, name: str = "A") -> Float[np.ndarray, "m n"]:
+MatrixLike = Any
+"""A matrix: a NumPy or JAX array of shape (m, n)."""
+
+
+def checked_matrix(A: MatrixLike, name: str = "A") -> Float[np.ndarray, "m n"]:
     """A as a finite float64 matrix, or one clear sentence."""
     check_sample(A, name)
     if np.ndim(A) != 2:

@@ -83,12 +83,12 @@ def network_figure(found: Inspection) -> str:
         return ""
     after = _after(found, before)
     panels = (
-        [("now", before), ("equivalent smaller network", after)] if after else [("now", before)]
+        [("now: ", before), ("equivalent smaller network: ", after)] if after else [("", before)]
     )
     largest = max(1, *(column.size for column in before))
     drawn = ""
     for title, columns in panels:
-        heading = f"{title}: {sum(column.size for column in columns):,} {found.units}"
+        heading = f"{title}{sum(column.size for column in columns):,} {found.units}"
         drawn += (
             f'<svg viewBox="0 0 {_PANEL:.0f} {_TALL + _TOP + 26:.0f}" role="img" '
             f'aria-label="{html.escape(_alt(title, columns))}">'
@@ -109,7 +109,7 @@ def network_figure(found: Inspection) -> str:
 
 def _alt(title: str, columns: Sequence[_Column]) -> str:
     listed = "; ".join(f"{column.name} {column.size}" for column in columns)
-    return f"The network {title}, units by layer: {listed}."
+    return f"The network, {title}units by layer: {listed}."
 
 
 def _columns(found: Inspection) -> list[_Column]:
@@ -299,8 +299,9 @@ def _data(found: Inspection) -> Iterator[str]:
     rank = int(found.dimension)
     if rank == found.rows_of_jacobian:
         yield (
-            f"<b>More samples.</b> The rank is all that {counted(found.n_samples, 'sample')} with "
-            f"{counted(found.n_outputs, 'output')} each can show."
+            f"<b>More samples.</b> {counted(found.n_samples, 'sample')} with "
+            f"{counted(found.n_outputs, 'output')} each allow no rank above {rank:,}: more samples may "
+            "show more."
         )
     elif found.account is not None and found.account.chain[2] > rank:
         yield (

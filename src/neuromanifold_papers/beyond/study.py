@@ -102,7 +102,7 @@ def _figure(number: int | str, out: Path, scale: str, progress: bool) -> list[Cl
     measure, draw = (FIGURES | ASKED)[number]
     try:
         data, claims = measure(SCALES[scale])
-    except (ModuleNotFoundError, FileNotFoundError) as error:
+    except tasks.MissingData as error:
         return [Claim(str(number), "needs its data set", str(error), NOT_MEASURED)]
     save_data(data, out, f"figure_{number}")
     save_figure(draw(data), out, f"figure_{number}")
@@ -170,7 +170,7 @@ def label_noise(scale: Scale) -> tuple[xr.Dataset, list[Claim]]:
     """Figure 2: digits averaged to 4×4 pixels, a share of the labels drawn at random, fitted by one
     architecture; its rank on 200 other images.
     """
-    digits = nm.data.load("digits")
+    digits = tasks.load("digits")
     images = np.asarray(digits.x).reshape(-1, 4, 2, 4, 2).mean(axis=(2, 4)).reshape(-1, 16)
     labels = np.asarray(digits.y).argmax(axis=1)
     rng = np.random.default_rng(0)

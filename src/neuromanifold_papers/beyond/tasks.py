@@ -107,11 +107,23 @@ def _fan_in(leaf: str, layer: dict[str, tuple[int, ...]]) -> int:
     return int(np.prod(layer[leaf][:-1])) if leaf in ("weight", "o") else layer[leaf][0]
 
 
+class MissingData(Exception):
+    """A data set is not on this machine; the text says how to get it."""
+
+
+def load(name: str) -> nm.data.Dataset:
+    """The data set called `name`; a missing file or package becomes `MissingData`."""
+    try:
+        return nm.data.load(name)
+    except (FileNotFoundError, ModuleNotFoundError) as error:
+        raise MissingData(str(error)) from error
+
+
 def images(name: str) -> tuple[np.ndarray, np.ndarray]:
     """8×8 pixels, flat, of mean 0 and variance 1, and classes: the digits of scikit-learn, or the
     10,000 test images of Fashion-MNIST with two black pixels around them, averaged over 4×4.
     """
-    data = nm.data.load({"digits": "digits", "Fashion-MNIST": "fashion_mnist_test"}[name])
+    data = load({"digits": "digits", "Fashion-MNIST": "fashion_mnist_test"}[name])
     x = np.asarray(data.x)
     if name == "Fashion-MNIST":
         padded = np.pad(x.reshape(-1, 28, 28), ((0, 0), (2, 2), (2, 2)))

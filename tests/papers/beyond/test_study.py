@@ -74,3 +74,18 @@ def test_bad_choices_are_named(tmp_path):
         study.reproduce(tmp_path, scale="huge")
     with pytest.raises(ValueError, match="this study has the figures 1 to 7, and digits"):
         study.reproduce(tmp_path, figure=8)
+
+
+def test_only_a_missing_data_set_is_called_one(tmp_path, monkeypatch):
+    def missing(_):
+        raise FileNotFoundError("`fashion_mnist_test` is not here; fetch it.")
+
+    def measure(_):
+        raise FileNotFoundError("a scratch file is gone")
+
+    monkeypatch.setattr(nm.data, "load", missing)
+    [claim] = study.reproduce(tmp_path, figure=6, progress=False)["claims"]
+    assert claim["claim"] == "needs its data set" and "fetch it" in claim["measured"]
+    monkeypatch.setitem(study.FIGURES, 3, (measure, None))
+    with pytest.raises(FileNotFoundError, match="a scratch file is gone"):
+        study.reproduce(tmp_path, figure=3, progress=False)

@@ -64,7 +64,7 @@ class Balance(Result):
         return self.channels.name if self.channels.name in writing else writing[0]
 
     def scaled(self, leaves: Sequence[np.ndarray]) -> np.ndarray:
-        """Return Σ_s a_s θ_s for each channel, (channels, D): the generators at θ."""
+        """Return Σ_s a_s θ_s for each channel, (channels, D): the generators at θ = `leaves`."""
         starts = np.cumsum([0, *(leaf.size for leaf in leaves)])
         rows = np.zeros((self.channels.size, starts[-1]))
         for slot, a in zip(self.channels.slots, self.exponents, strict=True):
@@ -75,11 +75,11 @@ class Balance(Result):
         return rows
 
     def acted(self, leaves: Sequence[np.ndarray], logs: np.ndarray) -> Arrays:
-        """Return the parameters with channel i scaled by t = exp(logs[i])."""
+        """Return `leaves` with channel i scaled by t = exp(logs[i])."""
         return scale_slots(leaves, self.channels.slots, np.exp(np.outer(self.exponents, logs)))
 
     def values(self, leaves: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the quantity of each channel."""
+        """Return the quantity of each channel at the parameters `leaves`."""
         sums = [slot.squares(leaves) for slot in self.channels.slots]
         return np.asarray(self.exponents) @ np.stack(sums)
 

@@ -151,7 +151,7 @@ class ConservationLaws(Result):
         return follow(found)
 
     def momenta(self, params: Any, velocity: Any, time: Any = 0.0, *, friction: float = 0.0) -> Any:
-        """Return e^{μt}⟨θ̇, Aθ + b⟩ of every law of the heavy ball with friction μ."""
+        """Return e^{μt}⟨θ̇, Aθ + b⟩ of every law of the heavy ball: θ̇ is `velocity`, t `time`, μ `friction`."""
         given, expected = (
             [np.shape(leaf) for leaf in jax.tree.leaves(tree)] for tree in (velocity, params)
         )

@@ -64,7 +64,7 @@ class Element(Shown, eqx.Module):
 
     @abc.abstractmethod
     def act(self, params: Any) -> Any:
-        """g(θ) on NumPy arrays or tracers alike."""
+        """Return g(θ) on NumPy arrays or tracers alike."""
 
     @property
     @abc.abstractmethod
@@ -143,7 +143,7 @@ class LieGroup(AbstractGroup):
         """Return exp Σ ξ_k X_k for coordinates that are a NumPy array or a tracer."""
 
     def element(self, coordinates: Any) -> Element:
-        """Return the exponential of Σ ξ_k X_k, X_k the k-th generator; in float64, or in the dtype
+        """Return the exponential of Σ ξ_k X_k for `coordinates` ξ, X_k the k-th generator; in float64, or in the dtype
         of a tracer.
         """
         if np.shape(coordinates) != (self.dimension,):
@@ -157,7 +157,7 @@ class LieGroup(AbstractGroup):
         return self.exponential(np.asarray(coordinates, np.float64))
 
     def clip(self, coordinates: Any, bound: float) -> Any:
-        """Coordinates brought to where ‖Γ‖ ≤ `bound` is certain."""
+        """Bring `coordinates` to where ‖Γ‖ ≤ `bound` is certain."""
         return jnp.clip(coordinates, -np.log(bound) / 2, np.log(bound) / 2)
 
     @property
@@ -235,8 +235,8 @@ class ContinuousGroup(LieGroup):
         return self.fields.at(params)
 
     def orbit_dimension(self, params: Any, *, exact: bool = True) -> Any:
-        """Return the dimension of the orbit through θ, the rank of the generators: exactly (modulo
-        a random prime), or from singular values.
+        """Return the dimension of the orbit through θ, the rank of the generators: with `exact` modulo
+        a random prime, else from singular values.
         """
         if exact:
             p = modular.random_prime()
@@ -244,7 +244,8 @@ class ContinuousGroup(LieGroup):
         return numerical_rank(self.generators(params))
 
     def stabiliser_dimension(self, params: Any, *, exact: bool = True) -> int:
-        """Return the dimension of {g : gθ = θ} = dim G − dim Gθ.   [complexity, Cor. A.6]"""
+        """Return the dimension of {g : gθ = θ} = dim G − dim Gθ, with `exact` modulo a random prime.
+        [complexity, Cor. A.6]"""
         return self.dimension - int(self.orbit_dimension(params, exact=exact))
 
 

@@ -21,7 +21,7 @@ class Entries(Element):
     factors: tuple[Any, ...]
 
     def act(self, params: Any) -> Any:
-        """g(θ)."""
+        """Return g(θ)."""
         leaves, structure = jax.tree.flatten(params)
         moved = zip(leaves, self.orders, self.factors, strict=True)
         return structure.unflatten(

@@ -38,7 +38,7 @@ class FilterScalingGroup(LieGroup):
         return self.net.depth - 1
 
     def exponential(self, coordinates: Any) -> Monomial:
-        """Return exp Σ ξ_l X_l."""
+        """Return exp Σ ξ_l X_l for `coordinates` ξ."""
         return self._scaled(self._factors(coordinates))
 
     def _factors(self, coordinates: Any) -> Any:

@@ -121,7 +121,7 @@ class FlowGroup(Shown, LieGroup):
         return numerical_rank(self.generators(params))
 
     def exponential(self, coordinates: Any) -> Flow:
-        """Return the flow of Σ ξ_k V_k."""
+        """Return the flow of Σ ξ_k V_k for `coordinates` ξ."""
         if is_traced(coordinates):
             return Flow(
                 coordinates @ jnp.asarray(self.coefficients, coordinates.dtype), self.ansatz
@@ -130,7 +130,7 @@ class FlowGroup(Shown, LieGroup):
         return Flow(c, self.ansatz, _steps(float(to_host(self.norm(c)))))
 
     def norm(self, coefficients: Any) -> Any:
-        """Return an upper bound of ‖A‖ for the linear part A of a field: the Frobenius norms of its
+        """Return an upper bound of ‖A‖ for the linear part A of the field with these `coefficients`: the Frobenius norms of its
         terms, added for each target and source.
         """
         found: dict[tuple[int, int], Any] = {}
@@ -153,7 +153,7 @@ class FlowGroup(Shown, LieGroup):
         return size if size > _ROUNDED * whole else whole
 
     def clip(self, coordinates: Any, bound: float) -> Any:
-        """Coordinates shortened to where ‖Γ‖ ≤ `bound` is certain: ‖Γ‖ = ‖exp(−Aᵀ)‖ ≤ exp‖A‖."""
+        """Shorten `coordinates` to where ‖Γ‖ ≤ `bound` is certain: ‖Γ‖ = ‖exp(−Aᵀ)‖ ≤ exp‖A‖."""
         size = self.norm(coordinates @ jnp.asarray(self.coefficients, coordinates.dtype))
         return coordinates * jnp.minimum(1.0, np.log(bound) / jnp.maximum(size, 1e-30))
 

@@ -126,7 +126,7 @@ class GeneralLinearGroup(_LinearGroup):
         return join(self.net, [field for layer in self._mixing_fields() for field in layer])
 
     def exponential(self, coordinates: Any) -> Dense:
-        """Return A = exp(ΞS)."""
+        """Return A = exp(ΞS) for `coordinates` Ξ."""
         layers = zip(self.slopes, self._by_layer(coordinates), strict=True)
         return self._dense([_expm(part.reshape(len(s), len(s)) * s) for s, part in layers])
 
@@ -178,7 +178,7 @@ class AffineGroup(_LinearGroup):
         return join(self.net, parts)
 
     def exponential(self, coordinates: Any) -> Dense:
-        """Return the exponential of [[ΞS, τ], [0, 0]]."""
+        """Return the exponential of [[ΞS, τ], [0, 0]], the `coordinates` being Ξ and τ."""
         mixers, shifts = [], []
         for s, part in zip(self.slopes, self._by_layer(coordinates), strict=True):
             k = len(s)
@@ -240,7 +240,7 @@ class OrthogonalGroup(_LinearGroup):
         return join(self.net, parts)
 
     def exponential(self, coordinates: Any) -> Dense:
-        """Return A = exp(s(Ξ − Ξᵀ))."""
+        """Return A = exp(s(Ξ − Ξᵀ)) for `coordinates` Ξ."""
         mixers = []
         for s, part in zip(self.slopes, self._by_layer(coordinates), strict=True):
             k, above = len(s), np.triu_indices(len(s), 1)

@@ -90,7 +90,7 @@ class SymmetryGroup(ContinuousGroup):
         )
 
     def exponential(self, coordinates: Any) -> Element:
-        """Return the product of the factors' exponentials."""
+        """Return the product of the factors' exponentials, each of its part of `coordinates`."""
         start, parts = 0, []
         for factor, chosen in self._continuous:
             place = np.eye(factor.dimension, dtype=coordinates.dtype)[:, chosen]
@@ -100,7 +100,7 @@ class SymmetryGroup(ContinuousGroup):
         return Composition(tuple(parts))
 
     def clip(self, coordinates: Any, bound: float) -> Any:
-        """Each factor within its share of the bound."""
+        """Bring the `coordinates` of each factor within its share of `bound`."""
         start, parts, share = 0, [], bound ** (1 / max(1, len(self._continuous)))
         for factor, chosen in self._continuous:
             parts.append(factor.clip(coordinates[start : start + len(chosen)], share))
@@ -118,7 +118,7 @@ class NetworkGroup(Shown, AbstractGroup):
     the flows that `discover` found.
 
     `factors` are `ChannelPermutationGroup`s and, where a key was given, one `FlowGroup`. Left out: axes along
-    which the graph treats places differently (windows, slices, masks, constants that vary).
+    which the graph treats positions differently (windows, slices, masks, constants that vary).
     """
 
     net: Model  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -262,9 +262,9 @@ _EQUAL = 1e-9
 
 
 def channel_permutations(sampler: NetworkSampler) -> tuple[ChannelPermutationGroup, ...]:
-    """Return a group for every hidden axis whose places f does not tell apart.
+    """Return a group for every hidden axis whose positions f does not tell apart.
 
-    Hidden: parameters have it, neither input nor output has. Sign flips of one place are sought
+    Hidden: parameters have it, neither input nor output has. Sign flips of one position are sought
     among all sets of slots where there are at most eleven slots, else among the small sets and
     their complements.
     """

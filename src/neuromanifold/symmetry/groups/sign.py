@@ -62,7 +62,7 @@ class SignGroup(AbstractGroup):
         return monomial(self.net)
 
     def element(self, signs: tuple[Any, ...]) -> Monomial:
-        """Return the element that flips, given as ±1 for each neuron of each layer, the output layer included; 1
+        """Return the element that flips neurons, given `signs` ±1 for each neuron of each layer, the output layer included; 1
         where there is no parity.
         """
         signs = tuple(np.asarray(s, np.float64) for s in signs)

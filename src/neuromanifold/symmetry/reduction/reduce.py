@@ -98,7 +98,7 @@ class Reduction(Result):
         return any(removal.on_sample for removal in self.removed)
 
     def to_torch(self, module: Any = None, *, example: Any) -> Any:
-        """The smaller network as an `fx.GraphModule`, of a network that came from PyTorch:
+        """Return the smaller network as an `fx.GraphModule`, of a network that came from PyTorch:
         `nm.from_torch(module, example=example)`.
 
         Its graph is the module's at fewer parameters, which are named as before. Where a layer does
@@ -123,7 +123,7 @@ class Reduction(Result):
         return program_graph(self.whole.f, smaller, example)
 
     def save(self, path: str | Path, *, example: Any = None) -> Path:
-        """Write the smaller network in the format it came in: an `nm.MLP` as `nm.save` does, what
+        """Write the smaller network to `path` in the format it came in: an `nm.MLP` as `nm.save` does, what
         came from a `.pt2` file as one again.
 
         Writing a `.pt2` needs PyTorch (reading does not) and `example`, one batch of the network's
@@ -134,8 +134,8 @@ class Reduction(Result):
             return save(path, self.net, self.params)
         if not read_from_file(self.whole.f):
             raise TypeError(
-                "the reduced network did not come from a .pt2 file; write what `to_torch` gives, "
-                "or `params`."
+                "the network did not come from a .pt2 file; save the module that `to_torch` gives "
+                "with torch.export.save."
             )
         if Path(path).suffix != ".pt2":
             raise ValueError(
@@ -153,7 +153,7 @@ class Reduction(Result):
         return [("kept", kept), ("saved", self.parameters_saved)]
 
     def plot(self, axes: Any = None) -> Any:
-        """One bar of all parameters: those that are kept and those that are saved; returns the
+        """Draw one bar of all parameters: those that are kept and those that are saved; returns the
         axes.
         """
         total = sum(count for _, count in self._parts)
@@ -186,7 +186,7 @@ class Reduction(Result):
         )
 
     def headline(self) -> str:
-        """The first line of `str`."""
+        """Return the first line of `str`."""
         return str(self).partition("\n")[0]
 
     @property

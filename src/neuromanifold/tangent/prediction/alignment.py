@@ -24,7 +24,8 @@ _FORMED = 512
 def alignment(
     f: Model, params: Params, x: Samples, y: Targets, *, loss: Loss = mse, lr: float = 1.0
 ) -> float | Float[Any, ""]:
-    """The modified alignment  A = gᵀΘg / ‖g‖²,  Θ = `lr`·JJᵀ,  g = ∂loss/∂f(X).   [teleport, Eq. 28]
+    """Return the modified alignment  A = gᵀΘg / ‖g‖²,  Θ = `lr`·JJᵀ,  g = ∂loss/∂f(X).
+    [teleport, Eq. 28]
 
     A does not depend on the scale of g, so any normalisation of the loss gives the same number. One
     vector–Jacobian product: A = lr·‖Jᵀg‖²/‖g‖² = lr·‖∇_θ loss‖²/‖g‖², never the kernel. A float; a
@@ -62,10 +63,11 @@ def kernel_alignment(
     norm: str = "spectral",
     memory: int | str | None = None,
 ) -> float:
-    """The classical alignment  A_o = yᵀΘy / (‖y‖² ‖Θ‖), in float64.   [teleport, Eq. 26]
+    """Return the classical alignment  A_o = yᵀΘy / (‖y‖² ‖Θ‖), in float64.   [teleport, Eq. 26]
 
     `norm="spectral"` (the paper's ‖·‖) lies in [0, 1]; of more than 512 rows no kernel is formed, and
-    Lanczos gives it. `"frobenius"` is Cortes' cosine between Θ and yyᵀ. A kernel that is zero is aligned with nothing: 0.
+    Lanczos gives it. `"frobenius"` is Cortes' cosine between Θ and yyᵀ. A kernel that is zero is
+    aligned with nothing: 0.
 
     >>> nm.kernel_alignment(lambda params, x: params * x, np.array([2.0]), np.array([[1.0], [3.0]]), np.array([[1.0], [3.0]]))
     1.0
@@ -77,7 +79,9 @@ def kernel_alignment(
         params, x = checked(f, params, x, dtype=np.float64)
         target = np.asarray(check_target(f, params, x, y), np.float64).ravel()
         if not target.any():
-            raise ValueError("`y` is zero everywhere; the alignment with it is not defined.")
+            raise ValueError(
+                "`y` is zero everywhere; the alignment with it is not defined: pass other targets."
+            )
         if norm == "frobenius" or len(target) <= _FORMED:
             kernel = np.asarray(ntk(f, params, x, memory=memory))
             product = kernel @ target

@@ -116,7 +116,7 @@ class JacobianCertificate(Certificate):
         return said == true and minor and modular.is_prime(self.prime)
 
     def save(self, path: str | Path) -> Path:
-        """Write network, numbers and claims as a JSON file that `tools/check_certificate.py`
+        """Write network, numbers and claims to `path`, a JSON file that `tools/check_certificate.py`
         re-checks without this library.
 
         For small problems: J is written out as instructions on flat arrays of exact numbers, at
