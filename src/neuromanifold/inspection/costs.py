@@ -224,11 +224,11 @@ def float32_seconds(s: Subject) -> float:
 
 
 def float64_bytes(s: Subject) -> int:
-    """Bytes of the Jacobian and its decomposition, or of its sketch where the Jacobian is too
+    """Bytes of four Jacobians while it is decomposed, or of its sketch where three are too
     large.
     """
     dense, sketch = (24 * s.rows * side for side in (s.columns, min(s.rows, s.columns)))
-    return dense if dense <= s.budget else sketch
+    return dense * 4 // 3 if dense <= s.budget else sketch
 
 
 def account_seconds(s: Subject) -> float:
