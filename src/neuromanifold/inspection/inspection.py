@@ -700,7 +700,9 @@ def _all_of(n: int) -> str:
 
 def _by_kind(found: StructuralSymmetries) -> str:
     """Where the directions are that no input sees, and how far f moved along elements drawn."""
-    listed = ", ".join(f"{count:,} of {kind}" for kind, count in found.kinds.items() if count)
+    listed = ", ".join(
+        f"{count:,} of {kind} ({found.known(kind)})" for kind, count in found.kinds.items() if count
+    )
     unseen = ", ".join(found.left_out)
     least = "" if found.exact else "at least; "
     besides = f"; not looked at: the channels of {unseen}" if unseen else ""

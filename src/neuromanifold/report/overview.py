@@ -12,6 +12,7 @@ from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics.palette import LIGHT, gathered
 from neuromanifold.numerics.results import counted
 from neuromanifold.report.terms import marked
+from neuromanifold.symmetry.reduction.narrowing import Narrowed
 
 _STATES = (
     ("switching", "s3", "#0072b2"), ("always on, so linear", "on", "#00805d"), ("constant", "c5", "#56b4e9"),
@@ -123,7 +124,7 @@ def _removed(found: Inspection, index: int, status: LayerUnits) -> dict[str, int
     counts: dict[str, int] = {}
     for removal in removed:
         name = str(removal.layer).removesuffix(".weight").removesuffix(".bias")
-        if removal.what == "neuron" and (removal.layer == index or name == status.name):
+        if removal.what != "parameter" and (removal.layer == index or name == status.name):
             counts[removal.reason] = counts.get(removal.reason, 0) + removal.count
     return counts
 
@@ -150,9 +151,13 @@ def _after(found: Inspection, before: Sequence[_Column]) -> list[_Column]:
     statuses = found.layers or ()
     if net is not None and len(net.widths) - 2 != len(before):
         return [_Column(f"layer {k}", (0, w, 0, 0, 0)) for k, w in enumerate(net.widths[1:-1], 1)]
-    fewer = [sum(_removed(found, k, status).values()) for k, status in enumerate(statuses, 1)]
-    if sum(fewer) != found.reduction.neurons_saved:
-        return []  # a removal names weights that no drawn layer is named after
+    whole = found.reduction.whole
+    if whole is not None:
+        fewer = [gone for status in statuses if (gone := _gone(whole, status)) is not None]
+    else:
+        fewer = [sum(_removed(found, k, status).values()) for k, status in enumerate(statuses, 1)]
+    if len(fewer) < len(before) or (whole is None and sum(fewer) != found.reduction.neurons_saved):
+        return []  # what went cannot be told for each layer that is drawn
     columns = []
     for column, gone in zip(before, fewer, strict=True):
         kept = list(column.counts)
@@ -161,6 +166,19 @@ def _after(found: Inspection, before: Sequence[_Column]) -> list[_Column]:
             kept[state], gone = kept[state] - taken, gone - taken
         columns.append(_Column(column.name, tuple(kept)))
     return columns
+
+
+def _gone(whole: Narrowed, status: LayerUnits) -> int | None:
+    """How many units of a layer went, by the places that its bias or weight lost, whatever the
+    steps are named after; None where that does not say.
+    """
+    for name in (f"{status.name}.bias", f"{status.name}.weight", status.name):
+        if name in whole.names:
+            k = whole.names.index(name)
+            axes = zip(whole.shapes[k], whole.kept[k], strict=True)
+            left = {len(kept) for size, kept in axes if size == status.cells}
+            return status.cells - left.pop() if len(left) == 1 else None
+    return None
 
 
 def _panel(title: str, columns: Sequence[_Column], largest: int) -> str:

@@ -80,7 +80,7 @@ class Balance(Result):
 
     def values(self, leaves: Sequence[np.ndarray]) -> np.ndarray:
         """Return the quantity of each channel at the parameters `leaves`."""
-        sums = [(slot.slices(leaves) ** 2).sum(axis=1) for slot in self.channels.slots]
+        sums = [slot.squares(leaves) for slot in self.channels.slots]
         return np.asarray(self.exponents) @ np.stack(sums)
 
 

@@ -207,11 +207,20 @@ class Reduction(Result):
         return "\n".join([head, *(f"  {removal}" for removal in self.removed), *unseen])
 
     def __str__(self) -> str:
-        saved = (
-            f"{counted(self.neurons_saved, 'hidden neuron')} and "
-            f"{counted(self.parameters_saved, 'parameter')} saved"
-        )
-        return f"{saved}; {self.evidence}"
+        parameters = counted(self.parameters_saved, "parameter")
+        neurons = f"{', '.join(self._saved_by_kind)} and " if self._saved_by_kind else ""
+        return f"{neurons}{parameters} saved; {self.evidence}"
+
+    @property
+    def _saved_by_kind(self) -> list[str]:
+        """How many neurons, channels and units went."""
+        kinds = list(dict.fromkeys(r.what for r in self.removed if r.what != "parameter"))
+        if len(kinds) > 1:
+            counts = [sum(r.count for r in self.removed if r.what == kind) for kind in kinds]
+            return [counted(n, f"hidden {kind}") for n, kind in zip(counts, kinds, strict=True)]
+        if self.whole is not None and not self.neurons_saved:
+            return []
+        return [counted(self.neurons_saved, f"hidden {(kinds or ['neuron'])[0]}")]
 
 
 @follows
