@@ -85,7 +85,7 @@ def balanced_operator(W: MatrixLike, depth: int) -> MatrixKernel:
     """Return A_W(Z) = Σ_j (WWᵀ)^{(H−j)/H} Z (WᵀW)^{(j−1)/H}: the kernel of every balanced
     factorisation of W.   [riemann, Eq 6]
 
-    `depth` is H.
+    `depth` is the number H of layers.
 
     >>> balanced_operator(np.diag([1.0, 4.0]), 2)(np.eye(2)).tolist()
     [[2.0, 0.0], [0.0, 8.0]]
@@ -116,7 +116,7 @@ def balanced_factors(W: MatrixLike, depth: int) -> Matrices:
 
     From W = U S Vᵀ: W_1 = S^{1/H} Vᵀ, W_H = U S^{1/H}, and S^{1/H} between.
 
-    `depth` is H.
+    `depth` is the number H of layers.
     """
     W, depth = checked_matrix(W, "W"), checked_depth(depth, most=MOST_LAYERS)
     U, s, Vt = np.linalg.svd(W, full_matrices=False)
@@ -248,8 +248,9 @@ def balanced_flow(
     `loss` is a `FilterLoss` on the matrix flattened row by row, shaped like W, or a JAX function of
     it.
 
-    `depth` is H. The flow is solved to `rtol` and `atol` up to the time `t1` and read at `times`
-    equal steps.
+    `depth` is the number H of layers.
+    `rtol` and `atol` are the tolerances of the solver.
+    `times` is how many times from 0 to `t1` are kept, equally spaced.
     """
     from neuromanifold.functionspace.flow import gradient_of, integrate
 
@@ -275,8 +276,9 @@ def dense_parameter_flow(
 ) -> MatrixFlow:
     """Solve Ẇ_l = −∂ℓ(W_H⋯W_1)/∂W_l, pushed forward to the product.   [riemann, Eq 4]
 
-    `loss` is as for `balanced_flow`. The flow is solved to `rtol` and `atol` up to the time `t1`
-    and read at `times` equal steps.
+    `loss` is as for `balanced_flow`.
+    `rtol` and `atol` are the tolerances of the solver.
+    `times` is how many times from 0 to `t1` are kept, equally spaced.
     """
     from neuromanifold.functionspace.flow import gradient_of, integrate
 

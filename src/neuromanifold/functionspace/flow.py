@@ -64,8 +64,9 @@ def riemannian_flow(
     several tuples with different kernels lie over v there is no such flow; `params` then chooses
     the branch to follow. `loss` is a `FilterLoss` or any JAX function of the filter.
 
-    `delta` are the invariants δ. The flow is solved to `rtol` and `atol` up to the time `t1` and
-    read at `times` equal steps.
+    `delta` are the invariants δ.
+    `rtol` and `atol` are the tolerances of the solver.
+    `times` is how many times from 0 to `t1` are kept, equally spaced.
     """
     theta = chosen(fiber(net, v, delta), params)
     numbers, gradient = np.asarray(checked_filter(net, v), np.float64), gradient_of(loss)
@@ -105,8 +106,9 @@ def parameter_flow(
 ) -> FilterFlow:
     """Solve θ̇ = −∇(ℓ∘μ)(θ), pushed forward: v(t) = μ(θ(t)).   [riemann, Eq 3]
 
-    `loss` is a `FilterLoss` or any JAX function of the filter. The flow is solved to `rtol` and
-    `atol` up to the time `t1` and read at `times` equal steps.
+    `loss` is a `FilterLoss` or any JAX function of the filter.
+    `rtol` and `atol` are the tolerances of the solver.
+    `times` is how many times from 0 to `t1` are kept, equally spaced.
     """
     filters, gradient = as_arrays(net, params), gradient_of(loss)
 

@@ -29,7 +29,7 @@ from neuromanifold.models.adapters.torch.tensors import (
     own_parameters,
     to_numpy,
 )
-from neuromanifold.models.arguments import check_model
+from neuromanifold.models.arguments import Params, check_model
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.validation import indefinite
 from neuromanifold.runtime.files import check_folder
@@ -101,7 +101,7 @@ class Tracker:
         if int(step) % self._every == 0:
             self.record(step, params)
 
-    def record(self, step: int, params: Any = None) -> None:
+    def record(self, step: int, params: Params = None) -> None:
         """Measure at this step, whatever `every` says."""
         step = int(step)
         added = self._recorder.add(step, *self._source(params))

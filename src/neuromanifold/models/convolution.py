@@ -20,6 +20,7 @@ from neuromanifold.numerics.precision import (
     to_host,
     widest,
 )
+from neuromanifold.numerics.randomness import Key
 from neuromanifold.numerics.validation import check_sample, in_order, indefinite
 
 Shape = tuple[int, ...]
@@ -131,7 +132,7 @@ class LinearConvNet:
         )
 
     def init(
-        self, *, key: Any, scale: float = 1.0, runs: int | None = None, dtype: Any = "float32"
+        self, *, key: Key, scale: float = 1.0, runs: int | None = None, dtype: Any = "float32"
     ) -> tuple[Any, ...]:
         """Draw filters with independent N(0, `scale`²/size) entries, drawn in float32 and then cast;
         `runs=R` adds a leading axis.

@@ -22,6 +22,7 @@ from neuromanifold.numerics.precision import (
     to_host,
     widest,
 )
+from neuromanifold.numerics.randomness import Key
 from neuromanifold.numerics.validation import check_sample, in_order, indefinite
 
 Params = tuple[Layer, ...]
@@ -103,7 +104,7 @@ class MLP:
     def init(
         self,
         *,
-        key: Any,
+        key: Key,
         scheme: str | schemes.Scheme | None = None,
         runs: int | None = None,
         dtype: Any = "float32",

@@ -26,6 +26,7 @@ from neuromanifold.numerics.precision import (
     to_host,
     widest,
 )
+from neuromanifold.numerics.randomness import Key
 from neuromanifold.numerics.validation import check_sample
 
 
@@ -67,7 +68,7 @@ class Sequential:
         """The number of parameters."""
         return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(self._parameter_shapes))
 
-    def init(self, *, key: Any, runs: int | None = None, dtype: Any = "float32") -> tuple[Any, ...]:
+    def init(self, *, key: Key, runs: int | None = None, dtype: Any = "float32") -> tuple[Any, ...]:
         """Draw parameters as the layers say, in float32 and then cast; `runs=R` draws R
         networks on a leading axis.
         """

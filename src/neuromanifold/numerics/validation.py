@@ -112,7 +112,7 @@ MOST_LAYERS = 10**6
 """A list of more layers takes minutes and gigabytes."""
 
 
-def checked_depth(depth: Any, *, most: float = np.inf) -> int:
+def checked_depth(depth: Any, *, most: float | int = np.inf) -> int:
     """`depth` as a positive int, or one clear sentence."""
     if isinstance(depth, bool) or depth != int(depth) or depth < 1:
         raise ValueError(f"`depth` is {depth!r}; pass a whole number of layers, one or more.")

@@ -72,7 +72,7 @@ class ClosureCertificate(Certificate):
         """Whether lower and upper bound meet."""
         return self.rank == self.upper_bound
 
-    def verify(self, net: Any, params: Any, x: Any) -> bool:
+    def verify(self, net: Any, params: Params, x: Samples) -> bool:
         """Recompute modulo another prime with other brackets; False for another network, point
         or inputs.
         """

@@ -267,7 +267,7 @@ def ranks_figure(found: Inspection) -> str:
         f"<details><summary>{len(layers)} layers, one by one</summary><div class=scroll>"
         f"<table><thead><tr><th>layer</th>{heads}</tr></thead><tbody>{rows}</tbody></table></div></details>"
     )
-    caption = f"{_RANKS} Seen on {found.ranks.samples:,} of the samples."
+    caption = f"{_RANKS} Measured at {found.ranks.samples:,} samples."
     unseen = "; ".join(found.ranks.left_out)
     besides = f"<p class=soft>Not looked at: {html.escape(unseen)}.</p>" if unseen else ""
     return figure(chart, caption) + table + besides + _cuts_figure(found.ranks)
@@ -313,7 +313,7 @@ def _cuts_figure(ranks: RanksAlong) -> str:
     )
     return figure(
         chart,
-        f"{_CUTS} Measured at {ranks.jacobians_at:,} of the samples; the largest rank is shown.",
+        f"{_CUTS} Measured at {ranks.jacobians_at:,} samples; the largest rank is shown.",
     )
 
 

@@ -276,7 +276,7 @@ def _shrink(found: Inspection) -> Iterator[str]:
     yield (
         f"<b>Shrink it.</b> {left:,} of {found.n_params:,} parameters compute the same on "
         f"{found.n_reduced:,} samples: <code>neuromanifold reduce MODEL DATA</code>, "
-        '<code>nm.reduce_width(f, params, x)</code>, or <a href="#reduction">what goes</a>.'
+        '<code>nm.reduce_width(f, params, x)</code>; see <a href="#reduction">what goes</a>.'
     )
 
 

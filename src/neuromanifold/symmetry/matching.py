@@ -22,11 +22,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.graph.reading import evaluated
-from neuromanifold.models.arguments import Model, Samples, check_model, check_target
+from neuromanifold.models.arguments import Model, Samples, Targets, check_model, check_target
 from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics.precision import arithmetic, promote
-from neuromanifold.numerics.randomness import host_generator
+from neuromanifold.numerics.randomness import Key, host_generator
 from neuromanifold.numerics.results import Array, Result, follows
 from neuromanifold.numerics.validation import check_params, refuse_tracers, sample_arrays
 from neuromanifold.symmetry.account.rules import FOLDED, SCALED, structural_symmetries
@@ -160,7 +160,7 @@ class Match(Result):
         """Return (1 − t) a + t g(b)."""
         return _between(self.a, self.params, t)
 
-    def barrier(self, x: Any, y: Any, *, loss: Loss = mse, points: int = 11) -> Barrier:
+    def barrier(self, x: Samples, y: Targets, *, loss: Loss = mse, points: int = 11) -> Barrier:
         """Return the losses at `points` points of the straight paths from a to b and from a to g(b), in
         float64."""
         if not isinstance(points, int) or points < 3:
@@ -193,7 +193,7 @@ def match(
     x: Samples | None = None,
     other: Model | None = None,
     starts: int = 8,
-    key: Any = None,
+    key: Key = None,
 ) -> Match:
     """Return the element g of the symmetries of `f` that brings `b` nearest to `a`: min ‖a − g b‖.
 

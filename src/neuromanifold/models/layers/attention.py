@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from neuromanifold.models.layers.base import AbstractLayer, Shape, check_deviations, check_features
+from neuromanifold.numerics.randomness import Key
 
 
 class AttentionParams(NamedTuple):
@@ -74,7 +75,7 @@ class Attention(AbstractLayer):
             )
         return (*shape[:-1], self.features)
 
-    def draw(self, key: Any, shape: Shape, scaling: str) -> AttentionParams:
+    def draw(self, key: Key, shape: Shape, scaling: str) -> AttentionParams:
         """Draw all matrices standard normal, or with their standard deviations where `scaling` is standard."""
         channels, (keys, values), heads = shape[-1], self.widths, self.heads
         std = self._factors(channels) if scaling == "standard" else _Factors(1.0, 1.0, 1.0, 1.0)

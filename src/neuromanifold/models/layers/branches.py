@@ -7,6 +7,7 @@ import jax
 
 from neuromanifold.models.activation import Activation, Mixed, activation_named, apply_activation
 from neuromanifold.models.layers.base import AbstractLayer, Shape
+from neuromanifold.numerics.randomness import Key
 
 Given = AbstractLayer | Activation | Mixed | str
 
@@ -53,7 +54,7 @@ class Residual(AbstractLayer):
             )
         return shape
 
-    def draw(self, key: Any, shape: Shape, scaling: str) -> Any:
+    def draw(self, key: Key, shape: Shape, scaling: str) -> Any:
         """Draw the branch's parameters, one entry per layer, for samples of shape `shape`."""
         return draw_all(self.layers, key, shape, scaling)
 
@@ -91,7 +92,7 @@ class Sum(AbstractLayer):
             )
         return found[0]
 
-    def draw(self, key: Any, shape: Shape, scaling: str) -> Any:
+    def draw(self, key: Key, shape: Shape, scaling: str) -> Any:
         """Draw the parameters of each branch for samples of shape `shape`."""
         keys = jax.random.split(key, len(self.branches))
         return tuple(

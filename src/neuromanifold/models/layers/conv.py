@@ -14,6 +14,7 @@ from neuromanifold.models.layers.base import (
     deviations,
 )
 from neuromanifold.models.layers.windows import check_window, margins, padded, per_axis, slid_shape
+from neuromanifold.numerics.randomness import Key
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Conv(AbstractLayer):
         """Return the channels of `shape` times the size of the window."""
         return shape[-1] * prod(per_axis(self.window, len(shape) - 1, "window"))
 
-    def draw(self, key: Any, shape: Shape, scaling: str) -> Any:
+    def draw(self, key: Key, shape: Shape, scaling: str) -> Any:
         """Draw `Layer(weight, bias)` for samples of shape `shape`."""
         given = deviations(self.bias, self.weight_std, self.bias_std)
         window = per_axis(self.window, len(shape) - 1, "window")

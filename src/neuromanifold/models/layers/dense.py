@@ -12,6 +12,7 @@ from neuromanifold.models.layers.base import (
     check_features,
     deviations,
 )
+from neuromanifold.numerics.randomness import Key
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Dense(AbstractLayer):
         """Return the number of channels of `shape`."""
         return shape[-1]
 
-    def draw(self, key: Any, shape: Shape, scaling: str) -> Any:
+    def draw(self, key: Key, shape: Shape, scaling: str) -> Any:
         """Draw `Layer(weight, bias)` for samples of shape `shape`."""
         given = deviations(self.bias, self.weight_std, self.bias_std)
         return given.draw(key, (self.features, shape[-1]), self.fan_in(shape), scaling)

@@ -107,13 +107,13 @@ class Scalings(Result):
         unseen = f"; not looked at: {', '.join(self.left_out)}" if self.left_out else ""
         return found + unseen
 
-    def generators(self, params: Any) -> np.ndarray:
+    def generators(self, params: Params) -> np.ndarray:
         """Return directions that change nothing, (k, D)."""
         leaves = _float64(params)
         none = np.zeros((0, sum(leaf.size for leaf in leaves)))
         return np.concatenate([none, *(balance.scaled(leaves) for balance in self.balances)])
 
-    def quantities(self, params: Any) -> ConservedQuantities:
+    def quantities(self, params: Params) -> ConservedQuantities:
         """Return what gradient flow keeps: one number for each channel, labelled by the leaf that
         writes it.
         """

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.models.arguments import Model
-from neuromanifold.numerics.randomness import host_generator
+from neuromanifold.numerics.randomness import Key, host_generator
 from neuromanifold.numerics.results import Shown
 from neuromanifold.symmetry.discovery.channels import Slot
 from neuromanifold.symmetry.groups.base import AbstractGroup
@@ -79,7 +79,7 @@ class ChannelPermutationGroup(Shown, AbstractGroup):
             factors[list(flip)] *= row
         return channel_monomial(self.shapes, self.slots, order, factors)
 
-    def sample(self, *, key: Any) -> Monomial:
+    def sample(self, *, key: Key) -> Monomial:
         """Draw a uniformly random element."""
         rng = host_generator(key)
         return self.element(

@@ -107,7 +107,7 @@ class SymmetryGroup(ContinuousGroup):
             start += len(chosen)
         return jnp.concatenate(parts) if parts else coordinates
 
-    def sample(self, *, key: Any) -> Element:
+    def sample(self, *, key: Key) -> Element:
         """Draw a product of samples of the factors."""
         return _sample(self.factors, key)
 
@@ -150,7 +150,7 @@ class NetworkGroup(Shown, AbstractGroup):
         """How many independent fields its continuous factor has."""
         return sum(f.dimension for f in self.factors if isinstance(f, FlowGroup))
 
-    def generators(self, params: Any) -> Float[Any, "g D"]:
+    def generators(self, params: Params) -> Float[Any, "g D"]:
         """Return the generators of the continuous factor, none where none was sought."""
         flows = [f.generators(params) for f in self.factors if isinstance(f, FlowGroup)]
         return (
@@ -159,7 +159,7 @@ class NetworkGroup(Shown, AbstractGroup):
             else np.zeros((0, sum(np.size(leaf) for leaf in jax.tree.leaves(params))))
         )
 
-    def shortest(self, params: Any) -> Any:
+    def shortest(self, params: Params) -> Any:
         """Return the point of the continuous factor's orbit that is nearest to the origin; the
         others keep distances.
         """
@@ -170,7 +170,7 @@ class NetworkGroup(Shown, AbstractGroup):
         """The neutral element."""
         return Composition(())
 
-    def sample(self, *, key: Any) -> Element:
+    def sample(self, *, key: Key) -> Element:
         """Draw a product of samples of the factors."""
         return _sample(self.factors, key)
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.models.mlp import MLP
-from neuromanifold.numerics.randomness import host_generator
+from neuromanifold.numerics.randomness import Key, host_generator
 from neuromanifold.symmetry.groups import neurons
 from neuromanifold.symmetry.groups.base import ContinuousGroup, check_net, namespace
 from neuromanifold.symmetry.groups.monomial import Monomial, monomial
@@ -79,7 +79,7 @@ class ScalingGroup(ContinuousGroup):
         limit = np.log(bound) / (1 + largest)
         return jnp.clip(coordinates, -limit, limit)
 
-    def sample(self, *, key: Any) -> Monomial:
+    def sample(self, *, key: Key) -> Monomial:
         """Draw log|c| uniform in [−1, 1]; a random sign where negative factors are allowed."""
         rng = host_generator(key)
         logs = rng.uniform(-1.0, 1.0, self.dimension)

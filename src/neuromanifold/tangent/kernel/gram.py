@@ -17,7 +17,15 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.graph.selection import select
-from neuromanifold.models.arguments import Model, Params, Samples, check_rows, checked, output_size
+from neuromanifold.models.arguments import (
+    Model,
+    Params,
+    Samples,
+    Targets,
+    check_rows,
+    checked,
+    output_size,
+)
 from neuromanifold.numerics import krylov
 from neuromanifold.numerics.precision import (
     arithmetic,
@@ -425,7 +433,7 @@ class Gram(Shown):
     def _deflation(self, k: int) -> Spectrum:
         return self.spectrum(k, vectors=True, rtol=1e-3)
 
-    def regression(self, y: Any, other: Any, *, ridge: float, rtol: float = 1e-8) -> np.ndarray:
+    def regression(self, y: Targets, other: Any, *, ridge: float, rtol: float = 1e-8) -> np.ndarray:
         """Solve a kernel regression: Θ(X′, X)(Θ + ridge·1)⁻¹ y at the samples `other`, in the shape
         of `y`.
         """
@@ -438,7 +446,7 @@ class Gram(Shown):
         )
 
     def posterior(
-        self, y: Any, other: Any, *, noise: float, rtol: float = 1e-8
+        self, y: Targets, other: Any, *, noise: float, rtol: float = 1e-8
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the mean and the covariance at `other` of a Gaussian process with covariance Θ and
         noise of variance `noise`.
