@@ -33,6 +33,8 @@ _STRUCTURED = 2e-7
 """Seconds of a parameter in the symmetries by structure, a GPT of 30 million."""
 _FACTORED = 3e-10
 """Seconds of an operation in the decomposition of a matrix."""
+_HELD = 4e-8
+"""Seconds to write an entry of a Jacobian a few times."""
 _COMPILE, _COMPILE_NODE = 0.15, 0.004
 """Seconds to compile a program, and for each operation of the network in it."""
 
@@ -214,7 +216,7 @@ def float64_seconds(s: Subject) -> float:
     """Seconds of the singular values, of the Jacobian or of its sketch."""
     m, compiled = min(s.rows, s.columns), 0.8 + compiling(s, 2)
     if 3 * 8 * s.rows * s.columns <= s.budget:
-        return compiled + s.rows * s.columns * m * _FACTORED
+        return compiled + s.rows * s.columns * (_HELD + m * _FACTORED)
     return compiled + passes(s, 3 * (m + 10)) + s.rows * m * m * _FACTORED
 
 
@@ -224,11 +226,11 @@ def float32_seconds(s: Subject) -> float:
 
 
 def float64_bytes(s: Subject) -> int:
-    """Bytes of the Jacobian and its decomposition, or of its sketch where the Jacobian is too
+    """Bytes of four Jacobians while it is decomposed, or of its sketch where three are too
     large.
     """
     dense, sketch = (24 * s.rows * side for side in (s.columns, min(s.rows, s.columns)))
-    return dense if dense <= s.budget else sketch
+    return dense * 4 // 3 if dense <= s.budget else sketch
 
 
 def account_seconds(s: Subject) -> float:

@@ -162,7 +162,8 @@ def smaller_parameters(model: Narrowed, params: dict[str, Any]) -> dict[str, Sma
 @dataclass(frozen=True, eq=False)
 class Found:
     """(f, params) with fewer channels, the same with zeros put back, what went, how many channels,
-    the largest difference on the sample and its largest value there, and what was not looked at.
+    the largest difference on the sample and its largest value there, what was not looked at, and on
+    how many wide inputs f was compared.
     """
 
     f: Model
@@ -173,6 +174,7 @@ class Found:
     deviation: float
     size: float
     left_out: tuple[str, ...]
+    probes: int
 
 
 @dataclass(frozen=True)
@@ -894,6 +896,7 @@ def _finished(work: _Work, left_out: tuple[str, ...]) -> Found:
         deviation,
         work.outputs.size,
         left_out,
+        len(work.outputs.before) - work.outputs.samples,
     )
 
 

@@ -69,7 +69,7 @@ class Reduction(Result):
     with the reason why it holds at every input (`everywhere`), where there is one. The networks are
     equal everywhere if every step is (`proved`), up to the rounding of the parameters. `on_sample`
     says whether a step is claimed on the sample and the linear regions that it meets only; steps
-    that are neither were tested on it and on 256 wide inputs. `whole` is the network at its first
+    that are neither were tested on it and on `probes` wide inputs. `whole` is the network at its first
     widths, with zeros for what went (None for perceptrons). `held_out` is the deviation on samples
     that nothing was read from, `left_out` says which axes were not looked at, `limits` what counted
     as equal.
@@ -86,6 +86,7 @@ class Reduction(Result):
     limits: Limits = LIMITS
     held_out: float | None = None
     left_out: tuple[str, ...] = ()
+    probes: int = PROBES
 
     @property
     def proved(self) -> bool:
@@ -194,7 +195,7 @@ class Reduction(Result):
         """Where the networks are equal, how far the outputs moved on the sample, and step by
         step what went and why.
         """
-        beyond = "everywhere" if self.proved else f"on the sample and on {PROBES} wide inputs"
+        beyond = "everywhere" if self.proved else f"on the sample and on {self.probes} wide inputs"
         on_box = any(removal.on_box for removal in self.removed)
         where = "on the sample" if self.on_sample else "on the box" if on_box else beyond
         how = "exactly computed" if self.exact else "float64"
@@ -397,6 +398,7 @@ def _of_channels(
         limits=limits,
         held_out=_held_out(f, params, found.f, found.params, held_out),
         left_out=found.left_out,
+        probes=found.probes,
     )
 
 
