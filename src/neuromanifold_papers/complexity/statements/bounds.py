@@ -326,7 +326,10 @@ def _one_input(rng: np.random.Generator, draws: int) -> Iterator[Network]:
 @statement(
     "C.3",
     partial(_region_cases, outputs=1),
-    control("two outputs, (1, 1 | 2)", lambda: _two_points(2)),
+    control(
+        "two outputs, (1, 1 | 2), at −1, 1, 2: rank 5 on two cells",
+        lambda: network([[[1]], [[1], [1]]], [[0], [0, 0]], [-1, 1, 2]),
+    ),
 )
 def scalar(case: Any, bound: Any = cell_bound) -> Check:
     """One output: the functional dimension on Z is at most (n_0 + 1) times the number of cells

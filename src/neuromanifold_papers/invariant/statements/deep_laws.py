@@ -165,10 +165,10 @@ def one_dimension(case: Chain) -> Check:
 )
 def more_amended(case: Chain, more: Any = wide_neighbours) -> Check:
     """Where n_0 = n_L = 1 there are more conserved functions than independent entries of the Δ_l
-    once two neighbouring layers are wider than 1.
+    exactly where two neighbouring layers are wider than 1.
     """
     found = case.net.n_params - 1 - case.balances
-    return at_least(found, int(more(case.widths)), hypotheses=case.hypotheses)
+    return equal(int(found > 0), int(more(case.widths)), hypotheses=case.hypotheses)
 
 
 @statement(
