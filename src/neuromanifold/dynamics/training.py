@@ -373,7 +373,7 @@ class Training(Result):
     axes: tuple[str, ...]
 
     def member(self, **position: int) -> Any:
-        """The parameters of one network, by its position on each axis (0 where absent):
+        """Return the parameters of one network, by its position on each axis (0 where absent):
         `training.member(run=3)`.
         """
         unknown = set(position) - set(self.axes)
@@ -397,7 +397,7 @@ class Training(Result):
         return found
 
     def plot(self) -> Any:
-        """A figure with one panel for each probe that gives one number: the median over all
+        """Draw a figure with one panel for each probe that gives one number: the median over all
         members, in a band from the least to the greatest.
         """
         from matplotlib.figure import Figure
