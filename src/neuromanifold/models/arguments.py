@@ -4,7 +4,7 @@ once for each shape.
 
 import inspect
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
@@ -109,7 +109,7 @@ _one_network = ContextVar("one network", default=False)
 
 
 @contextmanager
-def one_network() -> Iterator[None]:
+def one_network() -> Generator[None]:
     """Inside, new functions are one network at its next step: its programs stay."""
     before = _one_network.set(True)
     try:
