@@ -11,7 +11,8 @@ from neuromanifold_papers.output import read_data
 
 TINY = study.Scale(
     draws=4, seeds=2, noises=(0.0, 1.0), fitted=5, modulus=3, hidden=4, grokking=4, wave=20,
-    shares=(0.0, 1.0), degrees=(1, 2), pictures=12, learned=2, walks=4, walkers=2, width=4, adding=4,
+    shares=(0.0, 1.0), degrees=(1, 2), pictures=12, learned=2, looks=2, walks=4, walkers=2, width=4, gain=1.0, share=0.8,
+    decay=1.0, adding=4,
 )  # fmt: skip
 
 
