@@ -4,11 +4,12 @@
 
 NAME is `gpt-2` (124 million parameters, 12 layers), `gpt-6` (6 layers of 384 channels), both by
 Hugging Face's transformers with random weights and 64 tokens, `resnet` (torchvision's ResNet-18
-written out, 10 classes, images of 32×32) or `resnet.pt2` (the same by way of a file); with
-`+targets` behind it the samples have random classes and a loss. Prints for the conversion and for
-each section wall and processor seconds and the memory of the process before and at its largest
-(PyTorch and the module included), what was left out, and the table. SECTIONs, by the names of
-their fields, are those that are asked; without any all are.
+written out, 10 classes, images of 32×32), `resnet.pt2` (the same by way of a file) or
+`resnet-1000.pt2` (a file of one with 1,000 classes); with `+targets` behind it the samples have
+random classes and a loss. Prints for the conversion and for each section wall and processor seconds
+and the memory of the process before and at its largest (PyTorch and the module included), behind
+them what its estimate said, what was left out, and the table. SECTIONs, by the names of their
+fields, are those that are asked; without any all are.
 """
 
 import gc
@@ -25,11 +26,11 @@ import numpy as np
 
 import neuromanifold as nm
 
-SAMPLES = {"gpt-2": 16, "gpt-6": 4, "resnet": 64, "resnet.pt2": 64}
+SAMPLES = {"gpt-2": 16, "gpt-6": 4, "resnet": 64, "resnet.pt2": 64, "resnet-1000.pt2": 64}
 
 
-def measured(name: str, work: Callable[[], Any]) -> Any:
-    """What `work` gives, after a line with its seconds and memory (Linux)."""
+def measured(name: str, work: Callable[[], Any], said: str = "") -> Any:
+    """What `work` gives, after a line with its seconds and memory (Linux), and what was `said`."""
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5")
     before = _gigabytes("VmRSS:")
@@ -39,7 +40,8 @@ def measured(name: str, work: Callable[[], Any]) -> Any:
     finally:
         wall, used = time.perf_counter() - wall, time.process_time() - used
         times = f"{wall:7.1f} s wall {used:7.1f} s processor"
-        print(f"{name:<28} {times} {before:5.2f} → {_gigabytes('VmHWM:'):5.2f} GB", flush=True)
+        memory = f"{before:5.2f} → {_gigabytes('VmHWM:'):5.2f} GB"
+        print(f"{name:<28} {times} {memory} {said}", flush=True)
 
 
 def _gigabytes(name: str) -> float:
@@ -64,11 +66,11 @@ def resnet() -> tuple[Any, Any, np.ndarray]:
     return *converted(module, x[:2]), x
 
 
-def resnet_file() -> tuple[Any, Any, np.ndarray]:
+def resnet_file(classes: int = 10) -> tuple[Any, Any, np.ndarray]:
     """The same by way of a `.pt2` file."""
     import torch
 
-    module, x = _resnet()
+    module, x = _resnet(classes)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "resnet.pt2"
         batch = torch.export.Dim("batch")
@@ -77,7 +79,7 @@ def resnet_file() -> tuple[Any, Any, np.ndarray]:
         return *measured("load", lambda: nm.load(path)), x
 
 
-def _resnet() -> tuple[Any, np.ndarray]:
+def _resnet(classes: int = 10) -> tuple[Any, np.ndarray]:
     import torch
 
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -85,7 +87,7 @@ def _resnet() -> tuple[Any, np.ndarray]:
 
     torch.manual_seed(0)
     x = np.random.default_rng(0).normal(size=(64, 3, 32, 32)).astype(np.float32)
-    return ResNet18(classes=10).eval(), x
+    return ResNet18(classes=classes).eval(), x
 
 
 def converted(module: Any, x: Any, output: Any = None, kwargs: Any = None) -> tuple[Any, Any]:
@@ -100,6 +102,7 @@ NETWORKS = {
     "gpt-6": lambda: language(n_layer=6, n_embd=384, n_head=6),
     "resnet": resnet,
     "resnet.pt2": resnet_file,
+    "resnet-1000.pt2": lambda: resnet_file(1000),
 }
 
 
@@ -109,7 +112,9 @@ def main(name: str, memory: str = "4G", *chosen: str) -> None:
 
     def timed(section: Any) -> Any:
         def compute(subject: Any) -> Any:
-            return measured(section.title, lambda: section.compute(subject))
+            seconds, size = section.seconds(subject), section.bytes(subject) / 2**30
+            said = f"(said {seconds:.0f} s, {size:.2f} GB)"
+            return measured(section.title, lambda: section.compute(subject), said)
 
         return replace(section, compute=compute)
 

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Bottleneck structure
 #
-# Deep networks with weight decay find functions of low rank and carry them through a narrow passage: in the middle layers only as many
-# directions stay large as the function needs. This tutorial trains one, looks at the passage, and checks the bound behind it.
+# Deep networks with weight decay find functions of low rank and pass them through a bottleneck: in the middle layers only as many
+# directions are large as the function needs. We train such a network, look at the bottleneck, and check the bound behind it.
 
 # %%
 import jax
@@ -22,7 +22,7 @@ for depth in (4, 16, 64):
 
 # %% [markdown]
 # The least squared norm of a deep *linear* network that computes $A$ is $L\sum_i s_i^{2/L} = L\,\mathrm{Rank}(A) + 2\log|A|_+ + O(1/L)$: the number of
-# layers multiplies the rank, so that depth with weight decay prefers low rank. Now a ReLU network, on a task of rank 2 in five dimensions:
+# layers multiplies the rank, so that depth with weight decay prefers low rank. Now we train a ReLU network on a task of rank 2 in five dimensions:
 
 # %%
 net = nm.MLP((5, *(20,) * 7, 2), "relu")
@@ -51,15 +51,18 @@ for number, layer in enumerate(end, start=1):
     values = np.linalg.svd(np.asarray(layer.weight), compute_uv=False)
     left.plot(np.full(len(values), number), values, "_", ms=12, mew=1.5)
 left.set(xlabel="layer", ylabel="singular values", title="few directions stay large")
-right.plot(training.history["epoch"], training.history["weight_norm"].values.ravel(), label="‖θ‖²")
+right.plot(
+    training.history["epoch"], training.history["weight_norm"].values.ravel() ** 2, label="‖θ‖²"
+)
 right.set(xlabel="epoch", title="weight decay at work")
 right.legend()
 plt.show()
 
 # %% [markdown]
+# A star marks a layer in the bottleneck: its weights are close to a partial isometry (a matrix with singular values 1 and 0), and `residual` is the squared distance.
 # The middle layers have rank 3, one above the function's own two; the paper reports the same for moderate depths.
 #
-# **The bound.** For every network and every sample, $\Vert\theta\Vert^2$ is at least a number made of the Jacobian's rank and its pseudo-determinant [bottleneck, Thm 6].
+# **The bound.** For every network and every sample, $\Vert\theta\Vert^2$ is at least a number that the Jacobian's rank and its pseudo-determinant determine [bottleneck, Thm 6].
 
 # %%
 bound = bottleneck.norm_bound(net, end, x[:60])

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # What a CNN's parameters do
 #
-# Any JAX function is a network. Here a small convolutional one, written by hand, learns to tell handwritten noughts, ones and twos apart (8×8 pixels); then we ask exactly how many of its
-# parameter directions change the function on the data, before and after, and where the others went.
+# Any JAX function is a network. Here a small convolutional network, written by hand, learns to tell handwritten noughts, ones and twos apart (8×8 pixels). How many of its parameter
+# directions change the function on the data, before and after training? And why do the others change nothing?
 
 # %%
 import jax
@@ -59,7 +59,7 @@ right = float(np.mean(network(trained, images).argmax(1) == labels.argmax(1)))
 print(f"training accuracy {right:.0%}")
 
 # %% [markdown]
-# **The functional dimension, exactly.** Floating-point numbers are rational, so at these parameters the Jacobian is a rational matrix and its rank a fact, not a matter of a threshold.
+# **The functional dimension, exactly.** Floating-point numbers are rational, so the Jacobian at these parameters is a rational matrix. Its rank needs no threshold.
 
 # %%
 few = images[:80]
@@ -70,9 +70,10 @@ for name, params in (("before", start), ("after", trained)):
     )
 
 # %% [markdown]
-# After training two directions do nothing, and both are known by name: a channel's kernel and bias may be multiplied by $c > 0$ and its rows of the dense layer divided by it, since ReLU and max-pooling let $c$ pass.
+# Before training the biases are 0, so where a patch of the image is black the input of the ReLU is exactly 0; the certificate counts such kinks.
+# After training two directions change nothing, one for each channel: multiply the channel's kernel and bias by $c > 0$ and divide its rows of the dense layer by $c$. ReLU and max-pooling let $c$ pass.
 #
-# **How it grows with the sample**, and how the tangent kernel's spectrum falls. Each image brings three outputs, so three dimensions at most.
+# **How does it grow with the sample**, and how does the spectrum of the tangent kernel fall? Each image has three outputs, so it adds at most three dimensions.
 
 # %%
 counts = (5, 10, 20, 40, 80)
@@ -94,17 +95,17 @@ for name in growth:
     left.plot(counts, growth[name], "o-", label=name)
     right.semilogy(np.maximum(spectra[name], 1e-12), label=name)
 left.plot(counts, np.minimum(3 * np.array(counts), 119), "k:", label="what the sample allows")
-left.set(xlabel="images", ylabel="functional dimension")
+left.set(xlabel="images", ylabel="functional dimension", xlim=(0, 130))
 right.set(xlabel="index", ylabel="eigenvalue of the kernel", ylim=(1e-6, None))
-left.legend()
+left.legend(loc="lower right", fontsize="small")
 right.legend()
 plt.show()
 
 # %% [markdown]
-# **Everything at once**: units that are always on or off, regions, spectrum, verdict.
+# **Everything at once.** `nm.inspect` looks at the units, the linear regions, the spectrum and more, and says it in three sentences.
 
 # %%
 print(*nm.inspect(network, trained, few).verdict, sep="\n")
 
 # %% [markdown]
-# Read on: [Any network](../graph.md) for what is understood and what is refused, [Your own network](../your-network.md) for PyTorch and the others.
+# Read on: [Any network](../graph.md) says which operations the library knows, [Your own network](../your-network.md) how to bring a network of PyTorch or another library.

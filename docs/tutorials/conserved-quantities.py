@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Conserved quantities and invariant manifolds
 #
-# Gradient flow cannot go everywhere. A symmetry of the network keeps a number constant along every flow, whatever the data and the loss; and
-# neurons that are equal stay equal. This tutorial watches both, and asks what gradient *descent*, with its finite steps, does instead.
+# Gradient flow cannot go everywhere. Each continuous symmetry of the network keeps a number constant along the flow, whatever the data and the loss; and
+# neurons that are equal stay equal. We watch both, and ask what gradient *descent*, with its finite steps, does instead.
 
 # %%
 import jax
@@ -92,7 +92,7 @@ print(last[0].weight.ravel().round(6), last[1].weight.ravel().round(6))
 print(f"distance from the leaf after training: {leaf.distance(last):.1e}")
 
 # %% [markdown]
-# Neuron 1 is the negative of neuron 0, and remains so. How many dimensions *can* the flow explore? The Lie closure of all gradient fields says it, with a certificate.
+# Neuron 1 is the negative of neuron 0, and remains so. How many dimensions *can* the flow explore? The Lie closure of all gradient fields tells, with a certificate.
 
 # %%
 closure = nm.lie_closure(odd, start, key=jax.random.key(0))

@@ -27,7 +27,7 @@ print(f"spread of the tangent kernel over the fibre: {over.kernel_spread:.1e}")
 print(np.round(fs.filter_kernel(net, over.params[0]), 3))
 
 # %% [markdown]
-# One kernel over the whole fibre: the flow of $v$ depends on $v$ and $\delta$ alone. Strides above one are what makes it so. At stride one a cubic splits in several ways, and
+# All of them have the same kernel, so the flow of $v$ depends on $v$ and $\delta$ alone. This is because the strides are above one. At stride one a cubic factorises in several ways, and
 # the kernels differ:
 
 # %%
@@ -37,7 +37,7 @@ print(cubic)
 print(f"spread of the tangent kernel: {cubic.kernel_spread:.2f}")
 
 # %% [markdown]
-# Two parameters with equal $v$ and equal $\delta$, one loss: with strides their functions move together for ever; without, they part at once.
+# Two parameters with equal $v$ and equal $\delta$, one loss: with strides the two functions stay equal for ever; without, they part at once.
 
 # %%
 rng = np.random.default_rng(0)
@@ -76,4 +76,4 @@ for axis, flows, title in (
 plt.show()
 
 # %% [markdown]
-# Which theorem says when, where the printed one fails (Theorem 13, like layers), and all 40 families of Table 1: [riemann](../paper/riemann.md).
+# The page [riemann](../paper/riemann.md) says which theorem tells when, where the printed one fails (Theorem 13, like layers), and shows all 40 families of Table 1.

@@ -18,8 +18,8 @@ line = np.linspace(-3, 3, 121)[:, None]
 net = nm.MLP((1, 1, 1, 1), "relu")  # the hidden widths do not matter here
 
 # %% [markdown]
-# **Bayes.** The posterior of the infinitely wide network, with noise of standard deviation 0.1.
-# **Gradient flow.** What infinitely many trained networks predict, at time 1 and in the limit.
+# **Bayes.** This is the posterior of the infinitely wide network, with noise of standard deviation 0.1.
+# **Gradient flow.** This is what an infinite ensemble of trained networks predicts, at time 1 and in the limit.
 
 # %%
 options = {"weight_std": 2.0, "bias_std": 1.0}
@@ -42,7 +42,7 @@ for axis, (name, (mean, deviation)) in zip(axes, bands.items(), strict=True):
 plt.show()
 
 # %% [markdown]
-# **Which standard deviations suit the data?** The log marginal likelihood is differentiable, so one can climb it.
+# **Which standard deviations suit the data?** The log marginal likelihood is differentiable, so gradient ascent finds them.
 
 # %%
 with jax.enable_x64(True):

@@ -1,9 +1,8 @@
 # %% [markdown]
 # # Is my network in the kernel regime?
 #
-# A wide network trained by small steps behaves like its linearisation at the start, $f(\theta_0) + J(\theta - \theta_0)$, and then everything
-# about training follows from one matrix, the neural tangent kernel $K = JJ^\top$. Whether *your* network is there is not a matter of taste:
-# three numbers answer it.
+# A wide network trained by small steps behaves like its linearisation at the start, $f(\theta_0) + J(\theta - \theta_0)$. Then everything
+# about training follows from one matrix, the neural tangent kernel $K = JJ^\top$. Is *your* network in this regime? Three numbers tell.
 
 # %%
 import jax
@@ -20,9 +19,10 @@ loss, t1 = nm.losses.half_squared_error, 60.0
 
 
 # %% [markdown]
-# **How far the trained network is from its linearisation.** `nm.gradient_flow` trains the network, `nm.kernel_flow` predicts the linearised training
-# at the same time from the kernel alone. **How far the kernel moved.** **How curved the output is** at the start: the spectral norm of its Hessian,
-# which falls like $n^{-1/2}$ up to a logarithm (below) and is the reason for all of it. $\Vert\cdot\Vert$ is the Frobenius norm below.
+# - **How far is the trained network from its linearisation?** `nm.gradient_flow` trains the network; `nm.kernel_flow` predicts the linearised network
+#   at the same time from the kernel alone.
+# - **How far did the kernel move?** We divide the Frobenius norm of its change by its own.
+# - **How curved is the output at the start?** We measure the spectral norm of its Hessian. It falls like $n^{-1/2}$ up to a logarithm (below), and is the cause of the other two.
 
 
 # %%
@@ -58,7 +58,7 @@ for width, (apart, moved, hessian) in zip(widths, rows, strict=True):
     print(f"{width:5d}   {apart:17.3f}   {moved:12.3f}   {hessian:7.3f}")
 
 # %% [markdown]
-# All three fall together. A kernel that moved by 2 % belongs to a network that is linear for all that matters here; at 10 % the two functions are told apart by eye.
+# All three fall together. Where the kernel moved by 2 %, the network is as good as linear in its parameters; where it moved by 10 %, one sees the difference of the two functions.
 
 # %% alt="Distance from the linearisation, change of the kernel and Hessian norm against the width, all falling, beside a line of slope minus one half"
 names = ("apart from its linearisation", "kernel moved", "Hessian of the output")
@@ -99,8 +99,8 @@ for name, norms in (
 # gave −0.39 from 128 to 512, where the logarithm says −0.41. At width 8 both are too narrow for a power law.
 
 # %% [markdown]
-# **In which direction does training go first?** The kernel's eigenvectors are learned one after the other, at the rate of their eigenvalues; alignment says how much of
-# the residual lies along the fast ones. It costs one vector–Jacobian product, never a kernel, so you can watch it in training.
+# **In which direction does training go first?** The kernel's eigenvectors are learned one after the other, at the rate of their eigenvalues; the alignment says how much of
+# the residual lies along the fast ones. It costs one vector–Jacobian product and needs no kernel, so you can watch it in training.
 
 # %%
 net = nm.MLP((2, 128, 128, 1), "tanh", scaling="ntk")

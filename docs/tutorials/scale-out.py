@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Scale to a cluster
 #
-# A kernel of 60,000 samples has 3.6 billion entries. `nm.gram` keeps it in tiles on a disk, computes them in this process, in several, or on a Dask cluster, survives being killed,
-# and answers questions from the disk. This tutorial uses a small kernel in this process; the calls are those of a large one.
+# A kernel of 60,000 samples has 3.6 billion entries. `nm.gram` keeps it in tiles on a disk, computes them in this process, in several, or on a Dask cluster, goes on after a kill,
+# and reads answers from the disk. This tutorial uses a small kernel in this process; for a large one the calls are the same.
 
 # %%
 import shutil
@@ -31,7 +31,7 @@ print(
 
 # %% [markdown]
 # `workers=4` computes strips in four processes, `scheduler="tcp://host:8786"` on a cluster of any size (`dask scheduler`, then `dask worker tcp://host:8786` on every machine; they need
-# a common folder). Say a tile was lost. The same call notices, computes it anew, and leaves the others alone:
+# a common folder). Suppose a tile was lost. The same call notices it and computes that tile only:
 
 # %%
 tiles = sorted(path for path in store.rglob("*") if path.is_file() and path.stat().st_size > 10_000)
@@ -40,7 +40,7 @@ again = nm.gram(net, params, x, store=store, tile=150)
 print(f"{len(tiles)} tiles, one deleted; now there are {sum(path.exists() for path in tiles)}")
 
 # %% [markdown]
-# What is asked reads every tile once a pass: eigenvalues by blocked Lanczos, linear systems by conjugate gradients.
+# Eigenvalues come from blocked Lanczos, solutions of linear systems from conjugate gradients. Each pass reads every tile once.
 
 # %%
 top = again.spectrum(12).eigenvalues
@@ -67,4 +67,4 @@ shutil.rmtree(store.parent)
 plt.show()
 
 # %% [markdown]
-# Trainings resume from `checkpoint=`, studies run as `neuromanifold reproduce KEY --workers 4` or `--scheduler tcp://…`; what was measured, kills included: [Scale and reliability](../reliability.md).
+# Trainings resume from `checkpoint=`. Studies run as `neuromanifold reproduce KEY --workers 4` or `--scheduler tcp://…`. Measurements, with kills: [Scale and reliability](../reliability.md).

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Track a training
 #
-# The loop is yours, in JAX or PyTorch; `nm.Tracker` looks at the network every so many steps. Here: full-batch gradient descent on a small ReLU network, with a rate chosen large on purpose.
+# You keep your own training loop, in JAX or PyTorch; `nm.Tracker` looks at the network every few steps. Here we run full-batch gradient descent on a small ReLU network, with a large learning rate on purpose.
 
 # %%
 import jax
@@ -23,7 +23,7 @@ step = jax.jit(
 )
 
 # %% [markdown]
-# Three lines of yours, two of the tracker's. With PyTorch it would be `nm.Tracker(module, x, y)` and `tracker(number)`.
+# Three lines are the loop, two are the tracker's. With PyTorch you would write `nm.Tracker(module, x, y)` and `tracker(number)`.
 
 # %%
 tracker = nm.Tracker(net, x, y, every=100, samples=40)
@@ -34,7 +34,7 @@ timeline = tracker.timeline
 print(timeline)
 
 # %% [markdown]
-# **What it saw.** The loss falls; the functional dimension, exact at every record, says how many directions the network uses; the kernel leaves its first value, so this is no kernel regime;
+# **What it saw.** The loss falls; the functional dimension, exact at every record, says how many directions the network uses; the kernel moves away from its first value, so this is not the kernel regime;
 # the conserved quantities drift, as they do for finite steps.
 
 # %% alt="Four panels over the training steps: loss, functional dimension, how far the tangent kernel has moved, and the sharpness of the loss"

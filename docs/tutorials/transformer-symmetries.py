@@ -1,9 +1,9 @@
 # %% [markdown]
 # # A transformer block's symmetries
 #
-# Which changes of the weights leave a transformer block's function alone, for *all* inputs? Some are known: within a head, queries and keys meet only in the products $QK^\top$, so that
-# $(W_Q, W_K) \mapsto (W_QA, W_KA^{-\top})$ changes nothing, and likewise $(W_V, W_O) \mapsto (W_VB, B^{-1}W_O)$; every ReLU neuron may be scaled. Is that all?
-# `nm.symmetry.discover` knows none of this. It looks for all affine vector fields on the weights that leave the function unchanged, and reads their number off a spectrum.
+# Which changes of the weights do not change a transformer block's function, for *all* inputs? Some are known: within a head, queries and keys meet only in the products $QK^\top$, so that
+# $(W_Q, W_K) \mapsto (W_QA, W_KA^{-\top})$ changes nothing, and likewise $(W_V, W_O) \mapsto (W_VB, B^{-1}W_O)$; every ReLU neuron can be scaled. Is that all?
+# `nm.symmetry.discover` knows none of this. It looks for all affine vector fields on the weights that do not change the function, and reads their number off a spectrum.
 
 # %%
 import jax
@@ -46,7 +46,7 @@ print(f"GL({size}) twice in each of {heads} heads, and {hidden} scalings: {expec
 assert int(found.orbit) == expected and found.decided
 
 # %% [markdown]
-# Nothing else was hiding, among affine fields. Does the sample agree? The functional dimension is at most $D$ minus the dimension of the orbit, and reaches it when the sample sees everything:
+# There are no others among affine fields. Does the sample agree? The functional dimension is at most $D$ minus the dimension of the orbit, and reaches it when the sample sees everything:
 
 # %%
 rank = nm.functional_dimension(block, params, x)

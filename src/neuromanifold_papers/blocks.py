@@ -9,9 +9,9 @@ from typing import Any
 from neuromanifold.runtime.cluster import cluster, completed
 from neuromanifold.runtime.devices import where_it_runs
 from neuromanifold.runtime.files import check_folder
+from neuromanifold.runtime.progress import count_steps
 from neuromanifold.runtime.threads import one_blas_thread
 from neuromanifold_papers.output import Claim, read_record, write_record, write_summary
-from neuromanifold_papers.progress import shown
 
 FOLDER = "blocks"
 NOT_MEASURED = "not measured"
@@ -49,7 +49,7 @@ def run_blocks(
     todo = [block for block in _needed(blocks, only) if not _is_done(out, block.name)]
     with (
         cluster(workers, scheduler) as client,
-        shown(progress and client is not None, "blocks", len(todo)) as show,
+        count_steps(progress and client is not None, "blocks", len(todo)) as show,
     ):
         for wave in _waves(todo):
             tasks = {block.name: (block, out, scale, progress and client is None) for block in wave}

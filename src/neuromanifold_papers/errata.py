@@ -18,13 +18,16 @@ _HEADER = """# Errata
 
 {assertions} assertions were read in five papers, from the first line to the last, proofs, captions and footnotes included.
 `neuromanifold verify` executes {executed} of them by {statements} statements; {undecidable} no computation can decide, and
-{waiting} are not executed yet. Most of what is executed stands.
+{waiting} are not executed yet. Most of what is executed stands: the first table counts it.
 
-This page lists what fails as printed, by how grave it is. Each failure has its smallest counterexample, worked by hand and
-confirmed by a second computation, and, where we found it, what is true instead. With these repairs every paper keeps its results.
-Then follow the statements that we could not reproduce, with what the print leaves out, and the verdict on every statement.
+The rest is meant for the authors, and for whoever builds on a formula. A program can follow these papers line by line only because
+they say so exactly what they assume. It takes every sentence at its word, as a reader who knows what is meant would not:
+most of what it finds are misprints, constants, and hypotheses that a proof uses and its statement does not name. Each finding
+has its smallest counterexample, worked by hand and confirmed by a second computation, and, where we found it, what is true
+instead. Then follow the statements that we could not reproduce, with what the print leaves out, and the verdict on every
+statement.
 
-A machine read the texts. Where a formula looked misread, we compared it with its neighbours and its proof. If a failure is our
+A machine read the texts. Where a formula looked misread, we compared it with its neighbours and its proof. If a finding is our
 misreading, please tell us. `neuromanifold verify --errata docs/errata.md` writes this page. The counterexamples need
 
 ```python

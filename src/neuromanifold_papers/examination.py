@@ -233,7 +233,7 @@ def _verdict(
         return "worthless: the negative control passes"
     if outcome.held and _fails_unbroken(statement):
         return "worthless: the control's case fails without the planted error"
-    if near is not None and not near.holds:
+    if near is not None and (near.dropped is not None or not near.holds):
         return "worthless: the case just inside does not hold"
     if any(entry.inside for entry in outcome.dropped) and not statement.narrower:
         return "silent: it drops cases inside its hypotheses and `narrower` does not say so"

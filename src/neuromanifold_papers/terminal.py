@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from neuromanifold.report.terminal import in_words
+from neuromanifold.runtime.progress import open_bar
 from neuromanifold_papers import expected, merge, write_evidence
 from neuromanifold_papers.ledger_page import cells, facts, summary_lines
 
@@ -17,25 +18,9 @@ def examined(
 
     `json` always holds what it held before, with what has been found since.
     """
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
     found: list[Any] = []
     verdicts: list[str] = []
-    columns = (
-        TextColumn("statements"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, transient=True) as progress:
+    with open_bar(errors=False, transient=True) as progress:
         task = progress.add_task("statements", total=total)
         show = functools.partial(
             progress.console.print, markup=False, highlight=False, soft_wrap=True

@@ -365,6 +365,8 @@ def test_a_rank_that_no_jacobian_has_leaves_the_budget_open():
     assert open_budget.rank == 4
     assert open_budget.budget == np.inf
     assert np.isnan(open_budget.data["share"]).all()
+    assert "share" in str(found) and "share" not in str(open_budget)
+    assert "no budget: every Jf(x) has a rank below 4" in str(open_budget)
 
 
 def test_structure_plots_itself(rng):

@@ -46,6 +46,15 @@ def test_the_drawing_holds_the_numbers_to_scale():
     assert 'aria-label="T. alt text"' in text
 
 
+def test_a_curve_under_another_is_drawn_wide():
+    """Two curves that share a step; the control shares single points only."""
+    under, crossing = Series("under", X, X, colour="c1"), Series("crossing", X, 6 - X, colour="c2")
+    apart = figure(Chart("T", "a", "x", "y", (under, crossing)))
+    same = figure(Chart("T", "a", "x", "y", (under, Series("over", X, X, colour="c3"))))
+    assert "hidden" not in apart
+    assert 'class="line c1 hidden"' in same and 'class="line c3"' in same
+
+
 def test_what_has_no_number_interrupts_the_curve_and_logarithms_leave_out_zero():
     y = np.array([1.0, np.nan, 3.0, 4.0, np.inf])
     text = figure(Chart("T", "a", "x", "y", (Series("", X, y),)))

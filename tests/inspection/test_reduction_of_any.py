@@ -13,6 +13,7 @@ import pytest
 from safetensors.numpy import load
 
 import neuromanifold as nm
+from neuromanifold.report.overview import network_figure
 from neuromanifold.report.reduction import reduction_section
 
 
@@ -48,6 +49,10 @@ def test_planted_channels_go_and_the_page_offers_the_weights(rng):
         np.abs(np.asarray(found.reduction.net(found.reduction.params, new)) - expected).max() < 1e-5
     )
     assert any("2 channels fewer" in str(row) for row in str(found).splitlines())
+    assert str(found.reduction).startswith("2 hidden channels and 24 parameters saved")
+    assert {r.what for r in found.reduction.removed} == {"channel"}
+    before, after = re.findall(r"<svg.*?</svg>", network_figure(found), flags=re.DOTALL)
+    assert before.count("<circle") == 4 and after.count("<circle") == 2
     page = reduction_section(found)
     data = base64.b64decode(re.search(r"base64,([^\"]+)\"", page)[1])
     assert {name: a.shape for name, a in load(data).items()} == {
@@ -73,6 +78,23 @@ def test_a_network_of_tokens_is_reduced_too(rng):
     assert found.neurons_saved == plain.neurons_saved + 1
     eps = np.finfo(np.float32).eps  # of JAX outside x64, in sums of four products
     np.testing.assert_allclose(found.net(found.params, x), f(params, x), rtol=64 * eps)
+
+
+@pytest.mark.parametrize("tokens, noun", [(True, "unit"), (False, "neuron")])
+def test_what_every_token_has_is_called_a_unit(tokens: bool, noun: str, rng):
+    """Before the sum over the tokens; behind it it is a neuron."""
+
+    def f(p: Any, x: Any) -> Any:
+        h = p["e"][x] if tokens else p["e"][x].sum(axis=1)
+        h = jax.nn.relu(h @ p["w"]) @ p["v"]
+        return h.sum(axis=1) if tokens else h
+
+    shapes = {"e": (5, 3), "w": (3, 4), "v": (4, 2)}
+    params = {name: rng.normal(size=shape) for name, shape in shapes.items()}
+    params["w"][:, 1] = 2 * params["w"][:, 2]
+    found = nm.reduce_width(f, params, rng.integers(0, 5, (12, 2)))
+    assert noun in {r.what for r in found.removed if r.layer == "w"}
+    assert re.match(rf"\d+ hidden {noun}s? and", str(found))
 
 
 @pytest.mark.parametrize("both", [False, True])

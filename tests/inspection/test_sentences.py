@@ -39,6 +39,12 @@ def contradictions(found: nm.inspection.Inspection) -> list[str]:
     counted = _numbers(text, r"(\d[\d,]*) of (\d[\d,]*) parameter directions")
     for number, whole in [counted] if counted else []:
         facts["the headline counts rank and D"] = (number, whole) == (rank, D)
+    for (most,) in filter(None, [_numbers(text, r"can show at most (\d[\d,]*)")]):
+        facts["the sample shows no more than it can"] = rank <= most == limit
+    page = nm.report.render(found)
+    facts["every link leads somewhere"] = all(
+        f'id="{name}"' in page for name in re.findall(r'href="#([^"]+)"', page)
+    )
     settled = re.search(r"would show no more|added nothing", text) is not None
     growing = re.search(r"still grew|more samples may show", text) is not None
     facts["it has settled or it grows"] = not (settled and growing)
@@ -73,7 +79,7 @@ def contradictions(found: nm.inspection.Inspection) -> list[str]:
         facts["none found where nothing was saved"] = ("no smaller one" in remark) == (left == D)
         facts["the sentence agrees"] = (f"network with {left:,} of the {D:,}" in text) == (left < D)
     if found.bottleneck is not None:
-        shaded = "No layer is in a bottleneck" not in nm.report.render(found)
+        shaded = "No layer is in a bottleneck" not in page
         facts["the picture of the bottleneck agrees"] = shaded == (rows["bottleneck"][0] != "none")
     if found.bottleneck is not None and rows["bottleneck"][0] != "none":
         widths, k = found.bottleneck.net.widths, found.bottleneck.rank

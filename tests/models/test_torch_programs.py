@@ -373,7 +373,7 @@ def test_what_did_not_come_from_a_file_needs_its_module(tmp_path: Path):
     ):
         small.to_torch(example=x)
     with pytest.raises(
-        TypeError, match=r"did not come from a \.pt2 file; write what `to_torch` gives"
+        TypeError, match=r"did not come from a \.pt2 file; save the module that `to_torch` gives"
     ):
         small.save(tmp_path / "smaller.pt2", example=x)
     assert small.to_torch(module, example=x) is not None

@@ -192,6 +192,6 @@ def test_refusals(rng):
     with pytest.raises(ValueError, match=r"`order` is \[0, 0, 1\]; pass a permutation of 0 … 2"):
         group.element([0, 0, 1])
     with pytest.raises(
-        ValueError, match=r"`signs` has shape \(1, 2\); pass ±1 for each of 1 flips and 3 places"
+        ValueError, match=r"`signs` has shape \(1, 2\); pass ±1 for each of 1 flips and 3 positions"
     ):
         group.element([0, 1, 2], [[1.0, -1.0]])

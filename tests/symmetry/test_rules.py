@@ -8,6 +8,8 @@ import pytest
 import neuromanifold as nm
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.symmetry.account.dimension_account import account_by_rules
+from neuromanifold.symmetry.account.rules import _rank_beside as rules_rank
+from neuromanifold.symmetry.discovery import channels
 from neuromanifold.tangent.rank.geometry import Geometry
 
 relu = jax.nn.relu
@@ -158,3 +160,37 @@ def test_a_large_network_has_an_account(rng):
     assert account.chain[2:] == (7360 - 40 - 900, 7360)
     assert account.chain[0] <= account.chain[1] <= account.chain[2]
     assert "GL(30) of channels on which f is linear" in str(account)
+
+
+@pytest.mark.parametrize("rank", [0, 3, 7])
+def test_the_rank_of_matrices_side_by_side_is_that_of_the_whole(rank, rng):
+    """By pieces and triangles; one more column of a new direction is one more."""
+    whole = rng.normal(size=(7, rank)) @ rng.normal(size=(rank, 400))
+    parts = np.split(whole, [1, 90, 95], axis=1)
+    assert rules_rank(parts, 7, 7) == np.linalg.matrix_rank(whole) == rank
+    assert rules_rank([*parts, rng.normal(size=(7, 1))], 7, 7) == min(7, rank + 1)
+    assert rules_rank(parts, 7, 2) >= min(2, rank)  # it stops where `most` is reached
+
+
+@pytest.mark.parametrize("axis, before, after", [(0, 1, 1), (1, 1, 1), (1, 2, 3), (2, 1, 1)])
+def test_the_pieces_of_a_slot_are_its_slices(axis, before, after, rng, monkeypatch):
+    """In parts of a few entries: the same entries, sums of squares and changes, and nothing else is
+    changed.
+    """
+    monkeypatch.setattr(channels, "_PIECE", 10)
+    shape = [5, 6, 7]
+    shape[axis] = before * 4 * after + 2
+    leaf = rng.normal(size=shape)
+    slot = channels.Slot(0, axis, before, 4, after, start=1)
+    slices = slot.slices([leaf])
+    pieces = [*slot.pieces([leaf])]
+    assert len(pieces) > 1 and slot.width([leaf]) == slices.shape[1]
+    joined = np.concatenate(pieces, axis=1)
+    np.testing.assert_array_equal(np.sort(joined, axis=1), np.sort(slices, axis=1))
+    np.testing.assert_allclose(slot.squares([leaf]), (slices**2).sum(axis=1), rtol=1e-13)
+    found = [leaf]
+    slot.change(found, lambda own: 3 * own)
+    np.testing.assert_array_equal(slot.slices(found), 3 * slices)
+    outside = np.delete(leaf, slot.kept(np.ones(4, bool)), axis)
+    np.testing.assert_array_equal(np.delete(found[0], slot.kept(np.ones(4, bool)), axis), outside)
+    assert not np.array_equal(found[0], leaf)

@@ -36,7 +36,7 @@ _AT_ONCE = 16
 class LayerRanks(Result):
     """A product with a parameter W: its singular values, and those of what it gives, α̃(X)/√rows.
 
-    Rows of α̃ are samples and the `positions` that share W (places of an image, tokens), columns its
+    Rows of α̃ are samples and the `positions` that share W (positions of an image, tokens), columns its
     channels. A convolution's W is its kernel as a matrix (out, window·in); of several groups or
     heads W is block-diagonal.
     """
@@ -123,8 +123,8 @@ def stable_rank(rank: Rank) -> float:
 def ranks_along(
     f: Model, params: Params, x: Samples, *, samples: int = 4, memory: int | str | None = None
 ) -> RanksAlong:
-    """Ranks and singular values along any network: of its weights, of its representations of `x`,
-    and of the Jacobians between its cuts at the first `samples` of them.
+    """Compute ranks and singular values along any network: of its weights, of its representations
+    of `x`, and of the Jacobians between its cuts at the first `samples` of them.
 
     For layer l: W_l, α̃_l(X)/√rows. A cut is a value z that separates input from output: an input of
     a layer, the stream between two blocks of a residual network. There rank Jf(x) ≤ rank ∂f/∂z and
@@ -140,7 +140,9 @@ def ranks_along(
     """
     refuse_tracers((params, x), "`ranks_along`")
     if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
-        raise ValueError(f"`samples` is {samples!r}; pass at how many samples Jacobians are taken.")
+        raise ValueError(
+            f"`samples` is {samples!r}; pass the number of samples at which Jacobians are taken."
+        )
     budget, eps = memory_budget(memory), float(jnp.finfo(widest(params)).eps)
     structure, why = _reading(f, params, x)
     with arithmetic():

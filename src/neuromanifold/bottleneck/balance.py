@@ -28,7 +28,7 @@ def imbalances(net: MLP, params: Params) -> tuple[Float[np.ndarray, " _"], ...]:
 
 
 def balance_defect(net: MLP, params: Params) -> float:
-    """The largest imbalance of a neuron relative to ‖θ‖²/L.
+    """Return the largest imbalance of a neuron relative to ‖θ‖²/L.
 
     >>> from neuromanifold.bottleneck import balance_defect
     >>> net = nm.MLP((1, 1, 1), bias=False)
@@ -43,8 +43,8 @@ def balance_defect(net: MLP, params: Params) -> float:
 
 @follows
 def balance(net: MLP, params: Params, *, rtol: float = 1e-13, iterations: int = 200) -> Params:
-    """The cheapest parameters that differ from these by positive scalings of neurons, which leave
-    the function as it is.
+    """Return the cheapest parameters that differ from these by positive scalings of neurons, which
+    leave the function as it is.
 
     min over u of Σ_l Σ_ij W_{l,ij}² e^{2(u_{l,i} − u_{l-1,j})} + b_{l,i}² e^{2u_{l,i}}: convex, and
     stationary exactly where balanced. Newton's method on the logarithms of the scalings; a neuron
@@ -77,13 +77,16 @@ def balance(net: MLP, params: Params, *, rtol: float = 1e-13, iterations: int = 
 
 def _require_homogeneous(net: MLP) -> None:
     if net.scaling != "standard":
-        raise ValueError(f"`net` has scaling {net.scaling!r}; balancing is for scaling='standard'.")
+        raise ValueError(
+            f"`net` has scaling {net.scaling!r}; balancing is for scaling='standard': pass such a network."
+        )
     for entry in net.activation:
         for activation, _ in per_neuron(entry, 1):
             if activation.degree != 1.0:
                 raise ValueError(
                     f"`net` uses {activation.name!r}, which is not homogeneous of degree 1; "
-                    "scaling its neurons changes the function."
+                    "scaling its neurons changes the function: pass a network with relu, leaky_relu or "
+                    "identity."
                 )
 
 

@@ -59,8 +59,8 @@ class NormBound(Result):
 
 @follows
 def norm_bound(net: MLP, params: Params, x: Samples) -> NormBound:
-    """‖θ‖² ≥ max_x L‖Jf(x)‖^{2/L}_{2/L}: no network of this depth has these Jacobians for less.
-    [bottleneck, Thm 3]
+    """Return both sides of  ‖θ‖² ≥ max_x L‖Jf(x)‖^{2/L}_{2/L}: no network of this depth has these
+    Jacobians for less.   [bottleneck, Thm 3]
 
     Holds for every activation with |σ'| ≤ 1; the gap is the network's *excess norm*, as seen from
     the sample.
@@ -81,8 +81,8 @@ def norm_bound(net: MLP, params: Params, x: Samples) -> NormBound:
 
 @follows
 def two_point_bound(net: MLP, params: Params, x: Samples) -> NormBound:
-    """‖θ‖² ≥ ½L‖J(x)‖^{2/L}_{2/L} + ½L‖J(y)‖^{2/L}_{2/L} + C⁻²‖J(x) − J(y)‖_*, over all pairs of
-    the sample.   [bottleneck, P 13]
+    """Return both sides of  ‖θ‖² ≥ ½L‖J(x)‖^{2/L}_{2/L} + ½L‖J(y)‖^{2/L}_{2/L} +
+    C⁻²‖J(x) − J(y)‖_*, over all pairs of the sample.   [bottleneck, P 13]
 
     A ReLU network pays for a change of its Jacobian. C² is the largest ‖Jα_{l-1}(x)‖·‖J(α̃_{l+1} →
     f)(y)‖ over the layers, at most the square of the paper's uniform Lipschitz constant. The

@@ -2,8 +2,6 @@
 → 2 log|A|₊.
 """
 
-from typing import Any
-
 import numpy as np
 
 from neuromanifold.bottleneck.cost import positive_singular_values
@@ -11,12 +9,12 @@ from neuromanifold.bottleneck.positivity import completely_positive
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.results import follows
-from neuromanifold.numerics.validation import checked_depth, checked_matrix
+from neuromanifold.numerics.validation import MatrixLike, checked_depth, checked_matrix
 
 
 @follows
-def linear_construction(A: Any, points: Any, depth: int) -> tuple[MLP, Params]:
-    """A bias-free ReLU network that equals x ↦ Ax on the cone spanned by the points.
+def linear_construction(A: MatrixLike, points: MatrixLike, depth: int) -> tuple[MLP, Params]:
+    """Return a bias-free ReLU network that equals x ↦ Ax on the cone spanned by the points.
     [bottleneck, Thm 3(3)]
 
     With isometries O_in of P = A⁺A and O_out of A into nonnegative orthants, B_l = [√(1−l/L) O_in
@@ -52,9 +50,9 @@ def linear_construction(A: Any, points: Any, depth: int) -> tuple[MLP, Params]:
     return net, tuple(Layer(W) for W in weights)
 
 
-def construction_norm(A: Any, depth: int) -> float:
-    """‖θ‖² of `linear_construction` in closed form: Σ_i Σ_l κ_l/κ_{l-1} with κ_l = 1 + (l/L)(s_i² −
-    1).   [bottleneck, Thm 3(3)]
+def construction_norm(A: MatrixLike, depth: int) -> float:
+    """Return ‖θ‖² of `linear_construction` in closed form: Σ_i Σ_l κ_l/κ_{l-1} with κ_l = 1 +
+    (l/L)(s_i² − 1).   [bottleneck, Thm 3(3)]
 
     A left Riemann sum: minus L·rank A it tends to Σ ∫ dκ/κ = 2 log|A|₊.
 

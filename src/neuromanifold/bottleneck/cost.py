@@ -4,17 +4,18 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.models.init import Layer
 from neuromanifold.numerics.results import Array, Result, follows
-from neuromanifold.numerics.validation import MOST_LAYERS, checked_depth, checked_matrix
+from neuromanifold.numerics.validation import MOST_LAYERS, MatrixLike, checked_depth, checked_matrix
 
 
-def positive_singular_values(A: Any, *, rtol: float | None = None) -> Float[np.ndarray, " k"]:
+def positive_singular_values(
+    A: MatrixLike, *, rtol: float | None = None
+) -> Float[np.ndarray, " k"]:
     """The singular values above `rtol·s_max` (default max(m, n)·eps), largest first."""
     A = checked_matrix(A)
     s = np.linalg.svd(A, compute_uv=False)
@@ -22,8 +23,8 @@ def positive_singular_values(A: Any, *, rtol: float | None = None) -> Float[np.n
     return s[s > rtol * s[0]]
 
 
-def pseudo_determinant(A: Any, *, rtol: float | None = None) -> float:
-    """|A|₊, the product of the nonzero singular values; 1 for the zero matrix.
+def pseudo_determinant(A: MatrixLike, *, rtol: float | None = None) -> float:
+    """Return |A|₊, the product of the nonzero singular values; 1 for the zero matrix.
     [bottleneck, Sec. 1.1]
 
     Singular values below `rtol` times the largest count as zero.
@@ -36,9 +37,9 @@ def pseudo_determinant(A: Any, *, rtol: float | None = None) -> float:
 
 
 @follows
-def log_plus(A: Any, *, rtol: float | None = None) -> Float[np.ndarray, "n n"]:
-    """log₊A of a symmetric positive semidefinite A: its nonzero eigenvalues replaced by their
-    logarithms.   [bottleneck, Sec. 3]
+def log_plus(A: MatrixLike, *, rtol: float | None = None) -> Float[np.ndarray, "n n"]:
+    """Return log₊A of a symmetric positive semidefinite A: its nonzero eigenvalues replaced by
+    their logarithms.   [bottleneck, Sec. 3]
 
     Eigenvalues below `rtol` times the largest count as zero.
 
@@ -54,14 +55,15 @@ def log_plus(A: Any, *, rtol: float | None = None) -> Float[np.ndarray, "n n"]:
     values, vectors = np.linalg.eigh(A)
     if values[0] < -floor:
         raise ValueError(
-            f"`A` has the eigenvalue {values[0]:.3g}; log₊ is for positive semidefinite matrices."
+            f"`A` has the eigenvalue {values[0]:.3g}; log₊ is for positive semidefinite matrices: pass AᵀA."
         )
     logs = np.log(values, where=values > floor, out=np.zeros_like(values))
     return (vectors * logs) @ vectors.T
 
 
-def representation_cost(A: Any, depth: int, *, rtol: float | None = None) -> float:
-    """The least ‖θ‖² with which a linear network of that depth represents A.   [bottleneck, Sec. 3]
+def representation_cost(A: MatrixLike, depth: int, *, rtol: float | None = None) -> float:
+    """Return the least ‖θ‖² with which a linear network of that depth represents A.
+    [bottleneck, Sec. 3]
 
     R(A; L) = min { Σ‖W_l‖²_F : W_L⋯W_1 = A } = L Σ s_i(A)^{2/L},   attained by `balanced_factors`.
 
@@ -77,9 +79,9 @@ def representation_cost(A: Any, depth: int, *, rtol: float | None = None) -> flo
 
 @follows
 def balanced_factors(
-    A: Any, depth: int, *, width: int | None = None, rtol: float | None = None
+    A: MatrixLike, depth: int, *, width: int | None = None, rtol: float | None = None
 ) -> tuple[Layer, ...]:
-    """A factorisation A = W_L⋯W_1 that attains the cost: W_l = U_l S^{1/L} U_{l-1}ᵀ, so
+    """Return a factorisation A = W_L⋯W_1 that attains the cost: W_l = U_l S^{1/L} U_{l-1}ᵀ, so
     W_{l+1}ᵀW_{l+1} = W_lW_lᵀ.
 
     Hidden layers have `width` neurons (default rank A); the rest of them stays at zero.
@@ -141,12 +143,13 @@ class CostExpansion(Result):
         )
 
     def cost(self, depth: int) -> float:
-        """R(A; L), exactly."""
+        """Return R(A; L) at L = `depth`, exactly."""
         L = checked_depth(depth)
         return float(L * np.sum(self.singular_values ** (2 / L)))
 
     def remainder(self, depth: int) -> float:
-        """R(A; L) − L·r0 − r1 − r2/L: what the paper calls O(L⁻²), without cancellation."""
+        """Return R(A; L) − L·r0 − r1 − r2/L at L = `depth`: what the paper calls O(L⁻²), without
+        cancellation."""
         L = checked_depth(depth)
         t = 2 / L * np.log(self.singular_values)
         series = [t**n / math.factorial(n) for n in range(3, 30)]
@@ -158,8 +161,8 @@ class CostExpansion(Result):
 
 
 @follows
-def cost_expansion(A: Any, *, rtol: float | None = None) -> CostExpansion:
-    """The expansion of the representation cost of x ↦ Ax around infinite depth.
+def cost_expansion(A: MatrixLike, *, rtol: float | None = None) -> CostExpansion:
+    """Expand the representation cost of x ↦ Ax around infinite depth, for a matrix `A`.
     [bottleneck, Sec. 3]
 
     Singular values below `rtol` times the largest count as zero.

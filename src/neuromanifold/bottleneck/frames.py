@@ -19,7 +19,6 @@ of Jα_{l-1}. Those are not good enough: see `appendix_factors`.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -28,6 +27,7 @@ from neuromanifold.bottleneck.passage import Passage, passage, require_contracti
 from neuromanifold.models.arguments import Samples
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.results import Array, Result, follows
+from neuromanifold.numerics.validation import MatrixLike
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,7 +81,7 @@ class Frames(Result):
 
 @follows
 def bottleneck_frames(net: MLP, params: Params, x: Samples, *, rank: int | None = None) -> Frames:
-    """The factors of Theorem 6 at one point, for the rank of Jf(x) or any smaller one.
+    """Return the factors of Theorem 6 at one point, for the rank of Jf(x) or any smaller one.
     [bottleneck, Thm 6]
 
     `x` is a sample of one point. `rank=None` takes the numerical rank of Jf(x).
@@ -163,7 +163,7 @@ def _polar(A: np.ndarray) -> np.ndarray:
     return U @ Vt
 
 
-def distance_to_isometries(W: Any, rank: int) -> float:
+def distance_to_isometries(W: MatrixLike, rank: int) -> float:
     """min ‖W − UVᵀ‖²_F over U, V with `rank` orthonormal columns: Σ_{i≤k} (s_i − 1)² + Σ_{i>k}
     s_i².
 
@@ -189,7 +189,9 @@ def frames_everywhere(through: Passage, rank: int | None) -> list[Frames]:
     return [frames_at(through.at(i), rank, closest) for i in range(len(through.activations[0]))]
 
 
-def appendix_factors(net: MLP, params: Params, x: Any) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+def appendix_factors(
+    net: MLP, params: Params, x: Samples
+) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
     """(U_l, V_{l-1}) of the appendix's proof, from the SVD of P_lW_lQ_{l-1}; they do *not* satisfy
     Theorem 6.   [bottleneck, Thm 15]
 

@@ -13,7 +13,7 @@ from neuromanifold.bottleneck.passage import passage, squared_norm
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.results import Array, Result, follows
-from neuromanifold.numerics.validation import checked_depth, checked_matrix
+from neuromanifold.numerics.validation import MatrixLike, checked_depth, checked_matrix
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,8 +51,8 @@ class Interpolant(Result):
 
 
 def folded_interpolant(dimension: int, folds: int, depth: int) -> Interpolant:
-    """The identity at N = 2^{qk} points of [0, 1]^k, fitted by a curve that depends on the last
-    coordinate alone.   [bottleneck, Thm 10]
+    """Return the identity at N = 2^{qk} points of [0, 1]^k, fitted by a curve that depends on the
+    last coordinate alone.   [bottleneck, Thm 10]
 
     f(x) = (T^{(k−1)q}(t), …, T^q(t), t) with t = x_k and T the tent map, q = `folds`. The points
     are (j + ½)/N on the curve: a sheared lattice, one point in each cell of side 2^{−q}. The curve
@@ -103,14 +103,16 @@ def _tent(t: np.ndarray, times: int) -> np.ndarray:
 
 def _checked_dimension(dimension: Any) -> int:
     if dimension != int(dimension) or dimension < 2:
-        raise ValueError(f"`dimension` is {dimension!r}; the theorem is about k* ≥ 2.")
+        raise ValueError(
+            f"`dimension` is {dimension!r}; the theorem is about k* ≥ 2: pass a whole number, two or more."
+        )
     return int(dimension)
 
 
 @follows
-def polyline_interpolant(points: Any, depth: int) -> Interpolant:
-    """The identity at any points of [0, 1]^k, fitted by the polyline that visits them in the order
-    of the sum of their coordinates.
+def polyline_interpolant(points: MatrixLike, depth: int) -> Interpolant:
+    """Return the identity at any points of [0, 1]^k, fitted by the polyline that visits them in the
+    order of the sum of their coordinates.
 
     One hidden layer of N − 1 kinks after the neuron that all points pass: works for every sample,
     at the price of a c₁ that grows like a power of N.
@@ -128,7 +130,9 @@ def polyline_interpolant(points: Any, depth: int) -> Interpolant:
     t = Y @ direction
     if L < 3 or Y.min() < 0 or len(np.unique(t)) < n:
         raise ValueError(
-            "`points` must be nonnegative with distinct coordinate sums, and `depth` at least 3."
+            f"`points` has the least entry {Y.min():.3g} and {len(np.unique(t))} different coordinate "
+            f"sums in {n} rows, and `depth` is {L}; pass nonnegative points with distinct coordinate "
+            "sums, and a depth of at least 3."
         )
     order = np.argsort(t)
     y, t = Y[order], t[order]

@@ -43,7 +43,7 @@ class InputJacobianCertificate(Certificate):
     failure_probability: float = eqx.field(static=True)
     kinks: int = eqx.field(static=True)
 
-    def verify(self, net: Model, params: Any, x: Any) -> bool:
+    def verify(self, net: Model, params: Params, x: Samples) -> bool:
         """Recompute with another prime and bends by ball arithmetic alone."""
         again = _certified(Problem.of(net, params, np.asarray(x), balls_only=True))
         return again.rank == self.rank and again.reason == self.reason and again.kinks == self.kinks
@@ -68,7 +68,7 @@ def jacobian_rank(
     exact: bool = False,
     rtol: float | None = None,
 ) -> Rank:
-    """The Jacobian rank of f over the sample, max_x rank Jf(x).   [bottleneck, Sec. 3.1]
+    """Return the Jacobian rank of f over the sample, max_x rank Jf(x).   [bottleneck, Sec. 3.1]
 
     A lower bound on R⁽⁰⁾(f) and on the bottleneck rank. `tangents` (n, d, t) restricts each Jf(x)
     to the tangent space of a domain that is not open. The result carries the spectrum and gap of

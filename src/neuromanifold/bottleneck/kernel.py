@@ -22,8 +22,8 @@ from neuromanifold.regions.patterns import require_piecewise_linear
 def ntk_trace_by_layer(
     net: MLP, params: Params, x: Samples, *, bias: bool | None = None
 ) -> Float[np.ndarray, "n L"]:
-    """What each layer contributes to Tr Θ(x, x): (‖α_{l-1}(x)‖² + [bias]) ‖J(α̃_l → f)(x)‖²_F.
-    [bottleneck, Thm 7]
+    """Return what each layer contributes to Tr Θ(x, x): (‖α_{l-1}(x)‖² + [bias])
+    ‖J(α̃_l → f)(x)‖²_F.   [bottleneck, Thm 7]
 
     With the bias terms (the default for a network with biases) a row sums to the trace of the
     tangent kernel; without them (`bias=False`) to the sum that the paper's proofs use, which is
@@ -73,8 +73,8 @@ class Sides(Result):
 def activation_bound(
     net: MLP, params: Params, x: Samples, *, rank: int | None = None, atol: float = 1e-8
 ) -> Sides:
-    """Σ_l ‖α_{l-1}(x)‖² ≤ Tr Θ(x, x) · max{1, e^{c₁/k}} / (k |Jf(x)|₊^{2/k}) for balanced
-    parameters.   [bottleneck, Thm 7]
+    """Return both sides of  Σ_l ‖α_{l-1}(x)‖² ≤ Tr Θ(x, x) · max{1, e^{c₁/k}} /
+    (k |Jf(x)|₊^{2/k}) for balanced parameters.   [bottleneck, Thm 7]
 
     c₁ = ‖θ‖² − kL, and Tr Θ is taken without bias terms, which makes the right side smaller than
     the paper's. For `rank` below the rank of Jf(x) the pseudo-determinant is the product of the k
@@ -148,7 +148,7 @@ class PlanarityBound(Result):
 def planarity_bound(
     net: MLP, params: Params, x: Samples, *, rank: int, averaged: bool = True, atol: float = 1e-8
 ) -> PlanarityBound:
-    """Both sides of Corollary 8 on a sample.   [bottleneck, Cor 8]
+    """Return both sides of Corollary 8 on a sample.   [bottleneck, Cor 8]
 
     A = (1/N) Σ_i c·max{1, e^{c₁/k}} / (k|Jf(x_i)|₊^{2/k}) with c = (1/N) Tr Θ(X, X)/L as printed
     (`averaged=True`), or with the trace of each point in its own term, which is what Theorem 7
@@ -206,7 +206,7 @@ class KernelCurvature(Result):
 
 @follows
 def kernel_curvature(net: MLP, params: Params, x: Samples) -> KernelCurvature:
-    """The mixed second derivative of the tangent kernel of a piecewise-linear network on the
+    """Return the mixed second derivative of the tangent kernel of a piecewise-linear network on the
     diagonal.   [bottleneck, P 9]
 
     ∂²_{xy}Θ(x, x) = Σ_l Jα_{l-1}(x)ᵀJα_{l-1}(x) ⊗ J(α̃_l → f)(x)J(α̃_l → f)(x)ᵀ, a matrix of order

@@ -9,13 +9,13 @@ the activations.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.models.activation import activation_slope, apply_activation, per_neuron
+from neuromanifold.models.arguments import Samples
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Entry, Params
 from neuromanifold.models.model_kind import require_perceptron
@@ -85,7 +85,7 @@ class Passage:
         return self.backward_jacobians()[0] @ self.weights[0]
 
 
-def passage(net: MLP, params: Params, x: Any) -> Passage:
+def passage(net: MLP, params: Params, x: Samples) -> Passage:
     """The sample's passage through the network, in float64; refuses bad arguments in one
     sentence.
     """

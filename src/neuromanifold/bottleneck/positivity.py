@@ -4,13 +4,12 @@ nonnegative orthant.   [bottleneck, Thm 3]
 
 import itertools
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.numerics.results import Array, Result, follows
-from neuromanifold.numerics.validation import checked_matrix
+from neuromanifold.numerics.validation import MatrixLike, checked_matrix
 
 # Horn's copositive form: xᵀHx ≥ 0 on the orthant, and no sum of a positive semidefinite and a
 # nonnegative matrix.
@@ -36,7 +35,7 @@ class CompletePositivity(Result):
     def __bool__(self) -> bool:
         return self.verdict is True
 
-    def verify(self, points: Any) -> bool:
+    def verify(self, points: MatrixLike) -> bool:
         """Check the evidence again, from the points and the evidence alone."""
         X = checked_matrix(points, "points")
         if self.verdict and self.embedding is not None:
@@ -54,10 +53,10 @@ class CompletePositivity(Result):
 
 @follows
 def completely_positive(
-    points: Any, *, size: int | None = None, tries: int = 20
+    points: MatrixLike, *, size: int | None = None, tries: int = 20
 ) -> CompletePositivity:
-    """Whether the Gram matrix of the points is completely positive: XXᵀ = YYᵀ with Y ≥ 0, Y = XOᵀ.
-    [bottleneck, Thm 3(3)]
+    """Return whether the Gram matrix of the points is completely positive: XXᵀ = YYᵀ with Y ≥ 0,
+    Y = XOᵀ.   [bottleneck, Thm 3(3)]
 
     The cone spanned by the points embeds along with them. Up to two dimensions the answer is exact;
     beyond, an embedding into `size` dimensions (default up to k(k+1)/2 for points of rank k) is

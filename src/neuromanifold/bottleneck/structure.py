@@ -53,27 +53,33 @@ class BottleneckStructure(Result):
 
     def __str__(self) -> str:
         d = self.data
+        known = bool(np.isfinite(self.budget))
+        budget = (
+            f"budget {self.budget:.4g}"
+            if known
+            else f"no budget: every Jf(x) has a rank below {self.rank}"
+        )
         lines = [
             f"{len(self.layers)} of {self.net.depth} layers in a bottleneck of rank {self.rank} "
             f"(threshold {self.threshold:g})",
             f"‖θ‖² = {self.squared_norm:.6g}, at least {self.norm_bound:.6g} for this function; "
-            f"budget {self.budget:.4g}; "
+            f"{budget}; "
             f"balance defect {self.balance_defect:.1e}",
-            "layer  rank     gap  residual     share   ‖α_{l-1}‖²   trace",
+            f"layer  rank     gap  residual{'     share' * known}   ‖α_{{l-1}}‖²   trace",
         ]
         for l in d["layer"].values:
             at = d.sel(layer=l)
             mark = "*" if bool(at["in_bottleneck"]) else " "
+            share = f"{float(at['share']):10.3g}" if known else ""
             lines.append(
                 f"{int(l):4d}{mark} {int(at['layer_rank']):5d} {float(at['gap']):7.2g} "
-                f"{float(at['residual']):9.3g} "
-                f"{float(at['share']):9.3g} {float(at['activation_norm']):12.4g} "
+                f"{float(at['residual']):9.3g}{share} {float(at['activation_norm']):12.4g} "
                 f"{float(at['trace']):7.3g}"
             )
         return "\n".join(lines)
 
     def plot(self, axes: Any = None) -> Any:
-        """Singular values of every weight matrix over the layers, those in the bottleneck
+        """Draw the singular values of every weight matrix over the layers, those in the bottleneck
         shaded; returns the axes.
         """
         if axes is None:
@@ -103,11 +109,11 @@ class BottleneckStructure(Result):
 def bottleneck_structure(
     net: MLP, params: Params, x: Samples, *, rank: int | None = None, threshold: float = 0.5
 ) -> BottleneckStructure:
-    """The bottleneck structure of an MLP on a sample.   [bottleneck, Thm 6, Thm 7, Cor 8]
+    """Return the bottleneck structure of an MLP on a sample.   [bottleneck, Thm 6, Thm 7, Cor 8]
 
     `rank=None` takes the rank that most layers share (singular values above `threshold`). The
     budget is the smallest over the sample of ‖θ‖² − kL − 2 log(s_1⋯s_k) with s the singular values
-    of Jf(x); it is infinite when no Jf(x) has rank k.
+    of Jf(x); it is infinite when every Jf(x) has a rank below k.
 
     >>> from neuromanifold.bottleneck import bottleneck_structure
     >>> net = nm.MLP((2, 2, 2, 2), bias=False)

@@ -134,7 +134,7 @@ ENTRIES: tuple[Entry, ...] = (
 
 
 def names() -> tuple[str, ...]:
-    """The names that `load` knows.
+    """Return the names that `load` knows.
 
     >>> nm.data.names()[:6]
     ('f1', 'f2', 'f3', 'g1', 'g2', 'g3')
@@ -164,7 +164,8 @@ def fetch(name: str) -> Place:
 
 
 def catalogue() -> tuple[dict[str, str], ...]:
-    """One row per data set: name, size (samples × features → targets), licence, present, origin.
+    """Return one row per data set: name, size (samples × features → targets), licence, present,
+    origin.
 
     `present` says where on this machine the data are, and is empty where they are not.
     """

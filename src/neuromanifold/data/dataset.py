@@ -42,7 +42,7 @@ class Dataset:
         return len(self.x)
 
     def target(self, name: str) -> "Dataset":
-        """The same samples with one target column:
+        """Return the same samples with the one target column `name`:
         `nm.data.load("energy").target("heating_load")`.
         """
         if name not in self.targets:
@@ -53,13 +53,15 @@ class Dataset:
         return replace(self, name=f"{self.name}.{name}", y=self.y[:, [column]], targets=(name,))
 
     def take(self, n: int) -> "Dataset":
-        """The first `n` samples.
+        """Return the first `n` samples.
 
         >>> len(nm.data.load("digits").take(5))
         5
         """
         if not 1 <= n <= len(self):
-            raise ValueError(f"`n` is {n}; {self.name} has {len(self)} samples.")
+            raise ValueError(
+                f"`n` is {n}; {self.name} has {len(self)} samples: pass 1 to {len(self)}."
+            )
         return replace(self, x=self.x[:n], y=self.y[:n])
 
     def __repr__(self) -> str:

@@ -218,8 +218,8 @@ class Trajectory(Result):
     interpolations: tuple[tuple[float, Any], ...]
 
     def at(self, t: Any) -> Any:
-        """θ(t) by the solver's own interpolation; an array of times puts its axes in front of
-        the parameters'.
+        """Return θ(t) by the solver's own interpolation; an array of times puts its axes in front
+        of the parameters'.
         """
         times = np.asarray(t, np.float64)
         if not self.interpolations:
@@ -240,7 +240,7 @@ class Trajectory(Result):
         return follower(self.params)(stacked)
 
     def plot(self, axes: Any = None) -> Any:
-        """The loss at the saved times; returns the axes."""
+        """Draw the loss at the saved times; returns the axes."""
         if axes is None:
             import matplotlib.pyplot as plt
 
@@ -254,7 +254,7 @@ class Trajectory(Result):
         return axes
 
     def to_xarray(self) -> Any:
-        """Losses and parameter leaves over the saved times, as an `xarray.Dataset`."""
+        """Return the losses and parameter leaves over the saved times, as an `xarray.Dataset`."""
         import xarray as xr
 
         leaves = jax.tree_util.tree_leaves_with_path(self.params)

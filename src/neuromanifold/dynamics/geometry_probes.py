@@ -17,20 +17,20 @@ from neuromanifold.tangent.rank import dimension
 
 
 def float32_dimension(f: Model, params: Params, x: Samples, y: Targets) -> Any:
-    """The rank that float32 reports, as the paper computed it: an artefact to compare with.
+    """Return the rank that float32 reports, as the paper computed it: an artefact to compare with.
     [complexity, Sec. 5]
     """
     return dimension.single_precision_rank(f, params, x).value
 
 
 def functional_dimension(f: Model, params: Params, x: Samples, y: Targets) -> Any:
-    """rank J by singular values in float64."""
+    """Return rank J by singular values in float64."""
     return dimension.functional_dimension(f, params, x).value
 
 
 def effective_rank(f: Model, params: Params, x: Samples, y: Targets) -> Any:
-    """exp(−Σ p log p) with p = λ/Σλ over the eigenvalues λ of the kernel JJᵀ: how many directions
-    carry its trace.
+    """Return exp(−Σ p log p) with p = λ/Σλ over the eigenvalues λ of the kernel JJᵀ: how many
+    directions carry its trace.
 
     >>> f = lambda params, x: params[0] * x + params[1]
     >>> float(effective_rank(f, jnp.ones(2), jnp.array([[1.0], [-1.0]]), None))      # J has orthogonal rows of equal length
@@ -44,24 +44,24 @@ def effective_rank(f: Model, params: Params, x: Samples, y: Targets) -> Any:
 
 
 def sampled_regions(f: Model, params: Params, x: Samples, y: Targets) -> Any:
-    """How many linear regions the sample meets.   [complexity, Def C.1]"""
+    """Return how many linear regions the sample meets.   [complexity, Def C.1]"""
     return patterns.sampled_regions(f, params, x)
 
 
 def fixed_neurons(f: Model, params: Params, x: Samples, y: Targets) -> Any:
-    """How many hidden neurons have one status on the whole sample.   [complexity, Sec. 3.1]"""
+    """Return how many hidden neurons have one status on the whole sample.   [complexity, Sec. 3.1]"""
     return patterns.fixed_neurons(f, params, x).total
 
 
 def theorem1_bound(f: Any, params: Params, x: Samples, y: Targets) -> Any:
-    """The formula of Theorem 1; a bound only where the widths are roughly monotonic.
+    """Return the formula of Theorem 1; a bound only where the widths are roughly monotonic.
     [complexity, Thm 1]
     """
     return bounds.theorem1_bound(f, params, x)
 
 
 def region_bound(f: Model, params: Params, x: Samples, y: Targets) -> Any:
-    """o·Σ over sampled regions of min(samples in it, n_0 + 1).   [complexity, Prop C.3]"""
+    """Return o·Σ over sampled regions of min(samples in it, n_0 + 1).   [complexity, Prop C.3]"""
     return bounds.region_bound(f, params, x)
 
 

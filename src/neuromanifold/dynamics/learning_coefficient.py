@@ -110,7 +110,7 @@ class LearningCoefficient(Result):
         return ""
 
     def headline(self) -> str:
-        """λ̂ ± its error, the lower bound, and what speaks against it."""
+        """Return λ̂ ± its error, the lower bound, and what speaks against it."""
         chains, draws = np.shape(self.excess)
         bound = "" if self.rank is None else f", at least {self.lower_bound:g} by the rank"
         doubt = self.doubt()

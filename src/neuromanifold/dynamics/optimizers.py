@@ -18,7 +18,7 @@ one.
 
 
 def adam_l2(lr: Any = 0.01, weight_decay: Any = 0.0) -> optax.GradientTransformation:
-    """Adam on the gradient of  loss + weight_decay/2 · ‖θ‖²: what
+    """Return Adam with learning rate `lr` on the gradient of  loss + weight_decay/2 · ‖θ‖²: what
     `torch.optim.Adam(weight_decay=…)` does.
 
     The decay enters the gradient before Adam's moments (`optax.adamw` applies it after them). The

@@ -81,12 +81,13 @@ def _takes_four(probe: Callable[..., Any]) -> bool:
 
 @lru_cache(maxsize=64)
 def loss_probe(loss: Loss) -> Probe:
-    """The loss on all the data, in the history as `loss`."""
+    """Return the loss on all the data, in the history as `loss`."""
     return Probe(lambda f, params, x, y: loss(called(f, params, x), y), "loss")
 
 
 def r_squared(f: Model, params: Params, x: Samples, y: Targets) -> Any:
-    """r² = 1 − Σ(y − f)² / Σ(y − ȳ)², sums over samples and outputs, ȳ the mean of each output.
+    """Return r² = 1 − Σ(y − f)² / Σ(y − ȳ)², sums over samples and outputs, ȳ the mean of each
+    output.
 
     >>> line = lambda params, x: params * x
     >>> float(r_squared(line, 1.0, np.array([[0.0], [1.0]]), np.array([[0.0], [1.0]])))
@@ -97,7 +98,7 @@ def r_squared(f: Model, params: Params, x: Samples, y: Targets) -> Any:
 
 
 def weight_norm(f: Model, params: Params, x: Samples, y: Targets) -> Any:
-    """‖θ‖ = √Σθ², over all parameters, biases included.
+    """Return ‖θ‖ = √Σθ², over all parameters, biases included.
 
     >>> float(weight_norm(None, (np.array([3.0]), np.array([[4.0]])), None, None))
     5.0

@@ -42,6 +42,7 @@ from neuromanifold.numerics.results import Result
 from neuromanifold.runtime.devices import where_it_runs
 from neuromanifold.runtime.files import check_output
 from neuromanifold.runtime.memory import memory_budget
+from neuromanifold.runtime.progress import count_steps
 from neuromanifold.runtime.threads import one_blas_thread, pool_size
 
 PACKAGES = ("neuromanifold", "jax", "optax", "numpy")
@@ -354,36 +355,6 @@ def kept(
             write()
 
 
-@contextmanager
-def shown(progress: bool, epochs: int) -> Generator[Callable[[int], None]]:
-    """A function that takes the number of finished epochs: a bar with the time left, or nothing."""
-    if not progress:
-        yield lambda epoch: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("training"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("epochs"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("training", total=epochs)
-        yield lambda epoch: bar.update(task, completed=epoch)
-
-
 _FAR = 30.0
 """Positive values whose ratio is larger are drawn on a logarithmic scale."""
 
@@ -402,7 +373,7 @@ class Training(Result):
     axes: tuple[str, ...]
 
     def member(self, **position: int) -> Any:
-        """The parameters of one network, by its position on each axis (0 where absent):
+        """Return the parameters of one network, by its position on each axis (0 where absent):
         `training.member(run=3)`.
         """
         unknown = set(position) - set(self.axes)
@@ -426,7 +397,7 @@ class Training(Result):
         return found
 
     def plot(self) -> Any:
-        """A figure with one panel for each probe that gives one number: the median over all
+        """Draw a figure with one panel for each probe that gives one number: the median over all
         members, in a band from the least to the greatest.
         """
         from matplotlib.figure import Figure
@@ -573,14 +544,14 @@ def train(
         header = {"identity": mark, "described": describe_recipe(recipe), "plan": plan_of(job)}
         kept_so_far = 0 if found is None else found.epoch
         with (
-            shown(progress, epochs) as show,
+            count_steps(progress, "training, epochs", epochs) as show,
             kept(file, header, job.lanes, kept_so_far) as keep,
             one_blas_thread(),
         ):
             course = fresh if found is None else resumed(job, fresh, found, mark)
             for current in courses(job, course):
                 keep(course := current)
-                show(course.epoch)
+                show(done=course.epoch)
         made = _training(
             job,
             course,

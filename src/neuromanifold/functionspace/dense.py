@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from neuromanifold.models.arguments import Params
 from neuromanifold.numerics.randomness import Key, host_generator
 from neuromanifold.numerics.results import Array, Result, follows
-from neuromanifold.numerics.validation import MOST_LAYERS, checked_depth, checked_matrix
+from neuromanifold.numerics.validation import MOST_LAYERS, MatrixLike, checked_depth, checked_matrix
 
 Matrices = tuple[Array, ...]
 Matrix = Float[np.ndarray, "m n"]
@@ -25,7 +26,7 @@ class MatrixKernel(Result):
 
     terms: tuple[tuple[Array, Array], ...]
 
-    def __call__(self, Z: Any) -> np.ndarray:
+    def __call__(self, Z: MatrixLike) -> np.ndarray:
         return sum(L @ np.asarray(Z) @ R for L, R in self.terms)  # pyright: ignore[reportReturnType]
 
     @property
@@ -34,7 +35,7 @@ class MatrixKernel(Result):
         return sum(np.kron(L, R.T) for L, R in self.terms)  # pyright: ignore[reportReturnType]
 
 
-def checked_matrices(params: Any) -> Matrices:
+def checked_matrices(params: Params) -> Matrices:
     """Weights (W_1, …, W_H), or layers that carry them, as arrays that can be multiplied."""
     matrices = tuple(np.asarray(getattr(layer, "weight", layer)) for layer in params)
     matrices = tuple(W if W.dtype == object else W.astype(np.float64) for W in matrices)
@@ -53,14 +54,15 @@ def checked_matrices(params: Any) -> Matrices:
 
 
 @follows
-def end_to_end_matrix(params: Any) -> np.ndarray:
+def end_to_end_matrix(params: Params) -> np.ndarray:
     """Return W_H⋯W_1."""
     return reduce(lambda product, W: W @ product, checked_matrices(params))
 
 
 @follows
-def dense_kernel(params: Any) -> MatrixKernel:
-    """K_θ(Z) = Σ_l (W_H⋯W_{l+1})(W_H⋯W_{l+1})ᵀ Z (W_{l−1}⋯W_1)ᵀ(W_{l−1}⋯W_1).   [riemann, Eq 7]
+def dense_kernel(params: Params) -> MatrixKernel:
+    """Return K_θ(Z) = Σ_l (W_H⋯W_{l+1})(W_H⋯W_{l+1})ᵀ Z (W_{l−1}⋯W_1)ᵀ(W_{l−1}⋯W_1).
+    [riemann, Eq 7]
 
     >>> V = (np.diag([1.0, 0.5]), np.diag([1.0, 2.0]))                            # [riemann, Ex 20]
     >>> dense_kernel(V)(np.eye(2)).tolist()
@@ -79,11 +81,11 @@ def dense_kernel(params: Any) -> MatrixKernel:
 
 
 @follows
-def balanced_operator(W: Any, depth: int) -> MatrixKernel:
-    """A_W(Z) = Σ_j (WWᵀ)^{(H−j)/H} Z (WᵀW)^{(j−1)/H}: the kernel of every balanced factorisation of
-    W.   [riemann, Eq 6]
+def balanced_operator(W: MatrixLike, depth: int) -> MatrixKernel:
+    """Return A_W(Z) = Σ_j (WWᵀ)^{(H−j)/H} Z (WᵀW)^{(j−1)/H}: the kernel of every balanced
+    factorisation of W.   [riemann, Eq 6]
 
-    `depth` is H.
+    `depth` is the number H of layers.
 
     >>> balanced_operator(np.diag([1.0, 4.0]), 2)(np.eye(2)).tolist()
     [[2.0, 0.0], [0.0, 8.0]]
@@ -101,20 +103,20 @@ def balanced_operator(W: Any, depth: int) -> MatrixKernel:
 
 
 @follows
-def gram_differences(params: Any) -> Matrices:
-    """Δ_l = W_{l+1}ᵀW_{l+1} − W_lW_lᵀ, conserved by gradient flow.   [riemann, Eq 5]"""
+def gram_differences(params: Params) -> Matrices:
+    """Return Δ_l = W_{l+1}ᵀW_{l+1} − W_lW_lᵀ, conserved by gradient flow.   [riemann, Eq 5]"""
     matrices = checked_matrices(params)
     return tuple(V.T @ V - W @ W.T for W, V in zip(matrices, matrices[1:], strict=False))
 
 
 @follows
-def balanced_factors(W: Any, depth: int) -> Matrices:
-    """One balanced factorisation W = W_H⋯W_1, all hidden widths rank-sized or larger as W allows.
-    [riemann, Thm 14]
+def balanced_factors(W: MatrixLike, depth: int) -> Matrices:
+    """Return one balanced factorisation W = W_H⋯W_1, all hidden widths rank-sized or larger as W
+    allows. [riemann, Thm 14]
 
     From W = U S Vᵀ: W_1 = S^{1/H} Vᵀ, W_H = U S^{1/H}, and S^{1/H} between.
 
-    `depth` is H.
+    `depth` is the number H of layers.
     """
     W, depth = checked_matrix(W, "W"), checked_depth(depth, most=MOST_LAYERS)
     U, s, Vt = np.linalg.svd(W, full_matrices=False)
@@ -125,15 +127,15 @@ def balanced_factors(W: Any, depth: int) -> Matrices:
 
 
 @follows
-def rotate_factors(params: Any, rotations: Any) -> Matrices:
-    """(W_1, …, W_H) ↦ (G_1ᵀW_1, G_2ᵀW_2G_1, …, W_HG_{H−1}): same product, and same Δ up to
+def rotate_factors(params: Params, rotations: Any) -> Matrices:
+    """Return (G_1ᵀW_1, G_2ᵀW_2G_1, …, W_HG_{H−1}) for `params` W and `rotations` G: same product, and same Δ up to
     G_lᵀΔ_lG_l.   [riemann, Thm 14]
     """
     matrices, rotations = checked_matrices(params), [np.asarray(G, np.float64) for G in rotations]
     if len(rotations) != len(matrices) - 1:
         raise ValueError(
             f"`rotations` has {len(rotations)} entries; {len(matrices)} layers have "
-            f"{len(matrices) - 1} hidden spaces."
+            f"{len(matrices) - 1} hidden spaces: pass one rotation for each."
         )
     left = [*(G.T for G in rotations), np.eye(len(matrices[-1]))]
     right = [np.eye(matrices[0].shape[1]), *rotations]
@@ -153,8 +155,8 @@ class Gauge(Result):
 
 @follows
 def gauge_between(first: Any, second: Any) -> Gauge:
-    """The unique G with `rotate_factors(first, G) = second` for square invertible factors of one matrix.
-    [riemann, Thm 14]
+    """Return the unique G with `rotate_factors(first, G) = second` for square invertible factors of
+    one matrix. [riemann, Thm 14]
 
     From the last layer down: W'_H = W_H G_{H−1}, and so on. Between balanced factorisations every G
     is orthogonal.
@@ -178,9 +180,9 @@ def gauge_between(first: Any, second: Any) -> Gauge:
 
 @follows
 def level_set_sample(
-    params: Any, count: int, *, key: Key | None = None, rtol: float = 1e-11
+    params: Params, count: int, *, key: Key | None = None, rtol: float = 1e-11
 ) -> tuple[Matrices, ...]:
-    """Other parameters with the same product and the same Δ_l, by least squares from random
+    """Return other parameters with the same product and the same Δ_l, by least squares from random
     starts.   [riemann, Ex 20]
 
     `count` of them are sought; one counts where its equations hold to `rtol`.
@@ -231,7 +233,7 @@ class MatrixFlow(Result):
 
 @follows
 def balanced_flow(
-    W: Any,
+    W: MatrixLike,
     depth: int,
     *,
     loss: Any,
@@ -240,14 +242,15 @@ def balanced_flow(
     rtol: float = 1e-12,
     atol: float = 1e-13,
 ) -> MatrixFlow:
-    """Ẇ = −A_W(∇ℓ(W)): what balanced gradient flow of H layers does to the product, without the
-    factors.   [riemann, Eq 6]
+    """Solve Ẇ = −A_W(∇ℓ(W)): what balanced gradient flow of H layers does to the product, without
+    the factors.   [riemann, Eq 6]
 
     `loss` is a `FilterLoss` on the matrix flattened row by row, shaped like W, or a JAX function of
     it.
 
-    `depth` is H. The flow is solved to `rtol` and `atol` up to the time `t1` and read at `times`
-    equal steps.
+    `depth` is the number H of layers.
+    `rtol` and `atol` are the tolerances of the solver.
+    `times` is how many times from 0 to `t1` are kept, equally spaced.
     """
     from neuromanifold.functionspace.flow import gradient_of, integrate
 
@@ -263,12 +266,19 @@ def balanced_flow(
 
 @follows
 def dense_parameter_flow(
-    params: Any, *, loss: Any, t1: float, times: int = 101, rtol: float = 1e-12, atol: float = 1e-13
+    params: Params,
+    *,
+    loss: Any,
+    t1: float,
+    times: int = 101,
+    rtol: float = 1e-12,
+    atol: float = 1e-13,
 ) -> MatrixFlow:
-    """Ẇ_l = −∂ℓ(W_H⋯W_1)/∂W_l, pushed forward to the product.   [riemann, Eq 4]
+    """Solve Ẇ_l = −∂ℓ(W_H⋯W_1)/∂W_l, pushed forward to the product.   [riemann, Eq 4]
 
-    `loss` is as for `balanced_flow`. The flow is solved to `rtol` and `atol` up to the time `t1`
-    and read at `times` equal steps.
+    `loss` is as for `balanced_flow`.
+    `rtol` and `atol` are the tolerances of the solver.
+    `times` is how many times from 0 to `t1` are kept, equally spaced.
     """
     from neuromanifold.functionspace.flow import gradient_of, integrate
 

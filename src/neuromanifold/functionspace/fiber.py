@@ -17,6 +17,7 @@ from neuromanifold.functionspace.polynomial import (
     spread,
 )
 from neuromanifold.functionspace.rescale import (
+    FilterLike,
     Filters,
     checked_delta,
     checked_filter,
@@ -417,14 +418,14 @@ class Fiber(Result):
 @follows
 def fiber(
     net: LinearConvNet,
-    v: Any,
+    v: FilterLike,
     delta: Any = 0.0,
     *,
     rtol: float = 1e-10,
     limit: int = 100_000,
     starts: int = 16,
 ) -> Fiber:
-    """All θ with μ(θ) = v and ‖w_{l+1}‖² − ‖w_l‖² = δ_l.
+    """Return all θ with μ(θ) = v and ‖w_{l+1}‖² − ‖w_l‖² = δ_l.
     [riemann, Eq 8, Prop 2, Thm 4, Cor 10, Thm 13]
 
     One dimension: by complex roots (`roots.py`), for any strides, with repeated roots and roots at

@@ -12,6 +12,7 @@ from neuromanifold.functionspace.kernel import as_arrays, jacobian_at
 from neuromanifold.functionspace.loss import FilterLoss
 from neuromanifold.functionspace.metric import chosen
 from neuromanifold.functionspace.rescale import (
+    FilterLike,
     Filters,
     checked_delta,
     checked_filter,
@@ -19,6 +20,7 @@ from neuromanifold.functionspace.rescale import (
     solve_squared_norms,
 )
 from neuromanifold.functionspace.search import join, polish, split
+from neuromanifold.models.arguments import Params
 from neuromanifold.models.convolution import LinearConvNet, compose
 from neuromanifold.numerics.results import Array, Result, follows
 
@@ -45,24 +47,26 @@ class FilterFlow(Result):
 @follows
 def riemannian_flow(
     net: LinearConvNet,
-    v: Any,
+    v: FilterLike,
     delta: Any,
     *,
     loss: FilterLoss | Callable[[Any], Any],
     t1: float,
-    params: Any = None,
+    params: Params | None = None,
     times: int = 101,
     rtol: float = 1e-12,
     atol: float = 1e-13,
 ) -> FilterFlow:
-    """v̇ = −K^{(δ)}(v) ∇ℓ(v): the flow in function space alone.   [riemann, Sec 1.1, Thm 4, Cor 6]
+    """Solve v̇ = −K^{(δ)}(v) ∇ℓ(v): the flow in function space alone.
+    [riemann, Sec 1.1, Thm 4, Cor 6]
 
     K^{(δ)}(v) is the kernel of the tuple over (v, δ), found anew from v at every evaluation. Where
     several tuples with different kernels lie over v there is no such flow; `params` then chooses
     the branch to follow. `loss` is a `FilterLoss` or any JAX function of the filter.
 
-    `delta` are the invariants δ. The flow is solved to `rtol` and `atol` up to the time `t1` and
-    read at `times` equal steps.
+    `delta` are the invariants δ.
+    `rtol` and `atol` are the tolerances of the solver.
+    `times` is how many times from 0 to `t1` are kept, equally spaced.
     """
     theta = chosen(fiber(net, v, delta), params)
     numbers, gradient = np.asarray(checked_filter(net, v), np.float64), gradient_of(loss)
@@ -92,7 +96,7 @@ def riemannian_flow(
 @follows
 def parameter_flow(
     net: LinearConvNet,
-    params: Any,
+    params: Params,
     *,
     loss: FilterLoss | Callable[[Any], Any],
     t1: float,
@@ -100,10 +104,11 @@ def parameter_flow(
     rtol: float = 1e-12,
     atol: float = 1e-13,
 ) -> FilterFlow:
-    """θ̇ = −∇(ℓ∘μ)(θ), pushed forward: v(t) = μ(θ(t)).   [riemann, Eq 3]
+    """Solve θ̇ = −∇(ℓ∘μ)(θ), pushed forward: v(t) = μ(θ(t)).   [riemann, Eq 3]
 
-    `loss` is a `FilterLoss` or any JAX function of the filter. The flow is solved to `rtol` and
-    `atol` up to the time `t1` and read at `times` equal steps.
+    `loss` is a `FilterLoss` or any JAX function of the filter.
+    `rtol` and `atol` are the tolerances of the solver.
+    `times` is how many times from 0 to `t1` are kept, equally spaced.
     """
     filters, gradient = as_arrays(net, params), gradient_of(loss)
 

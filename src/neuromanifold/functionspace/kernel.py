@@ -6,30 +6,32 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.functionspace.polynomial import multiply, spread
+from neuromanifold.models.arguments import Params
 from neuromanifold.models.convolution import LinearConvNet, Shape
 from neuromanifold.numerics.results import Array, follows
 from neuromanifold.numerics.validation import refuse_tracers
 
 
-def as_arrays(net: LinearConvNet, params: Any) -> tuple[np.ndarray, ...]:
+def as_arrays(net: LinearConvNet, params: Params) -> tuple[np.ndarray, ...]:
     """The filters as NumPy arrays: float64, or object arrays as they are (exact arithmetic)."""
     net.check_params(params)
     if not net.is_linear:
         raise ValueError(
             f"`net` has the activation {net.activation.name}; function space needs a linear "
-            "network."
+            "network: pass activation='identity'."
         )
     arrays = [np.asarray(w) for w in params]
     if any(np.iscomplexobj(w) for w in arrays):
-        raise TypeError("`params` is complex; filters are real.")
+        raise TypeError("`params` is complex; filters are real: pass real arrays.")
     if any(w.dtype == object for w in arrays):
         return tuple(w.astype(object) for w in arrays)
     return tuple(w.astype(np.float64) for w in arrays)
 
 
 @follows
-def filter_jacobian(net: LinearConvNet, params: Any) -> np.ndarray:
-    """J = [J_1|…|J_H], the differential of μ: J_l ẇ_l = μ(w_1, …, ẇ_l, …, w_H).   [riemann, Obs 3]
+def filter_jacobian(net: LinearConvNet, params: Params) -> np.ndarray:
+    """Return J = [J_1|…|J_H], the differential of μ: J_l ẇ_l = μ(w_1, …, ẇ_l, …, w_H).
+    [riemann, Obs 3]
 
     J_l is multiplication by the other layers' polynomials. Rows index the end-to-end filter and
     columns the filters' entries, both in C order. Object arrays are treated exactly.
@@ -85,8 +87,8 @@ def _rows(total: Shape, shape: Shape, t: Shape, others: Shape) -> np.ndarray:
 
 
 @follows
-def filter_kernel(net: LinearConvNet, params: Any) -> np.ndarray:
-    """K_θ = J Jᵀ = Σ_l J_l J_lᵀ on end-to-end filters, by its blocks.   [riemann, Obs 3]
+def filter_kernel(net: LinearConvNet, params: Params) -> np.ndarray:
+    """Return K_θ = J Jᵀ = Σ_l J_l J_lᵀ on end-to-end filters, by its blocks.   [riemann, Obs 3]
 
     >>> net = LinearConvNet((3, 2), (2, 1))                                       # [riemann, Ex 16]
     >>> filter_kernel(net, (np.array([1.0, 0.0, 2.0]), np.array([2.0, 1.0]))).astype(int).tolist()
@@ -96,23 +98,23 @@ def filter_kernel(net: LinearConvNet, params: Any) -> np.ndarray:
 
 
 @follows
-def filter_kernel_blocks(net: LinearConvNet, params: Any) -> tuple[np.ndarray, ...]:
-    """(K_1, …, K_H) with K_l = J_l J_lᵀ, homogeneous of degree two in every filter but w_l.
+def filter_kernel_blocks(net: LinearConvNet, params: Params) -> tuple[np.ndarray, ...]:
+    """Return (K_1, …, K_H) with K_l = J_l J_lᵀ, homogeneous of degree two in every filter but w_l.
     [riemann, Obs 3]
     """
     return tuple(J @ J.T for J in _jacobian_blocks(net, as_arrays(net, params)))
 
 
 def kernel_distance(K: Array, L: Array) -> float:
-    """‖K − L‖_F / max(‖K‖_F, ‖L‖_F)."""
+    """Return ‖K − L‖_F / max(‖K‖_F, ‖L‖_F)."""
     return float(
         np.linalg.norm(K - L) / max(np.linalg.norm(K), np.linalg.norm(L), np.finfo(np.float64).tiny)
     )
 
 
 def kernel_spread(net: LinearConvNet, tuples: Any) -> float:
-    """The largest relative distance between the kernels of the tuples; 0 when they all share one
-    kernel.
+    """Return the largest relative distance between the kernels of the tuples; 0 when they all share
+    one kernel.
 
     `tuples` are parameters of `net`, as `fiber` returns them.
     """

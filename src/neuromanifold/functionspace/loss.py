@@ -1,11 +1,11 @@
 """The squared error of data as a quadratic form on end-to-end filters."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
+from neuromanifold.functionspace.rescale import FilterLike
 from neuromanifold.models.arguments import Samples, Targets
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.numerics.results import Shown
@@ -26,18 +26,19 @@ class FilterLoss(Shown):
     u: Float[np.ndarray, "..."]
     constant: float = 0.0
 
-    def __call__(self, v: Any) -> float:
+    def __call__(self, v: FilterLike) -> float:
         off = (np.asarray(v) - self.u).ravel()
         return float(off @ self.A @ off + self.constant)
 
-    def gradient(self, v: Any) -> np.ndarray:
-        """2 A (v − u), shaped like v."""
+    def gradient(self, v: FilterLike) -> np.ndarray:
+        """Return 2 A (v − u), shaped like v."""
         off = np.asarray(v) - self.u
         return (2 * self.A @ off.ravel()).reshape(off.shape)
 
 
 def filter_loss(net: LinearConvNet, x: Samples, y: Targets) -> FilterLoss:
-    """Σ_i ‖α_v(x_i) − y_i‖² as a function of the end-to-end filter v.   [riemann, Sec 2.2, Lem 18]
+    """Return Σ_i ‖α_v(x_i) − y_i‖² as a function of the end-to-end filter v.
+    [riemann, Sec 2.2, Lem 18]
 
     Every output entry is the inner product of v with one patch of the signal; A is the patches'
     Gram matrix and u the least-squares filter.
@@ -51,7 +52,7 @@ def filter_loss(net: LinearConvNet, x: Samples, y: Targets) -> FilterLoss:
     if y.shape != windows.shape[: net.dimension + 1]:
         raise ValueError(
             f"`y` has shape {y.shape}; these signals give outputs of shape "
-            f"{windows.shape[: net.dimension + 1]}."
+            f"{windows.shape[: net.dimension + 1]}: pass targets of that shape."
         )
     patches, size = windows.reshape(y.size, -1), int(np.prod(shape))
     rank = int(np.linalg.matrix_rank(patches))

@@ -8,8 +8,9 @@ from jaxtyping import Float
 
 from neuromanifold.functionspace.fiber import Fiber, fiber
 from neuromanifold.functionspace.kernel import filter_jacobian, filter_kernel
-from neuromanifold.functionspace.rescale import Filters
+from neuromanifold.functionspace.rescale import FilterLike, Filters
 from neuromanifold.functionspace.smoothness import jacobian_rank, neuromanifold_dimension
+from neuromanifold.models.arguments import Params
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.numerics.results import Array, Result, follows
 
@@ -42,14 +43,16 @@ class Metric(Result):
         if off > 1e-8 * np.linalg.norm(flat):
             raise ValueError(
                 "the vector is not tangent to the neuromanifold at `v`: its normal part has "
-                f"length {off:.3g}."
+                f"length {off:.3g}; project it first."
             )
         return coordinates
 
 
 @follows
-def metric(net: LinearConvNet, v: Any, delta: Any = 0.0, *, params: Any = None) -> Metric:
-    """g(a, b) = aᵀ K^{(δ)}(v)⁻¹ b on T_vM.   [riemann, Lem 5, Cor 6]
+def metric(
+    net: LinearConvNet, v: FilterLike, delta: Any = 0.0, *, params: Params | None = None
+) -> Metric:
+    """Return g(a, b) = aᵀ K^{(δ)}(v)⁻¹ b on T_vM.   [riemann, Lem 5, Cor 6]
 
     Needs a smooth v over which every tuple has the same kernel; when the kernels differ there is
     one metric per tuple, and `params` chooses.
@@ -66,7 +69,7 @@ def metric(net: LinearConvNet, v: Any, delta: Any = 0.0, *, params: Any = None) 
     if int(rank) < neuromanifold_dimension(net):
         raise ValueError(
             f"`v` is a singular point: dμ has rank {int(rank)} there and the neuromanifold "
-            f"dimension {neuromanifold_dimension(net)}."
+            f"dimension {neuromanifold_dimension(net)}; the metric exists at smooth points only."
         )
     J, K = filter_jacobian(net, theta), filter_kernel(net, theta)
     basis = np.linalg.svd(J)[0][:, : int(rank)]
@@ -78,7 +81,7 @@ def metric(net: LinearConvNet, v: Any, delta: Any = 0.0, *, params: Any = None) 
     )
 
 
-def chosen(over: Fiber, params: Any, *, tolerance: float = 1e-7) -> Filters:
+def chosen(over: Fiber, params: Params, *, tolerance: float = 1e-7) -> Filters:
     """The tuple whose kernel is meant: `params` when given, else any, provided that all kernels
     agree.
     """
@@ -93,7 +96,7 @@ def chosen(over: Fiber, params: Any, *, tolerance: float = 1e-7) -> Filters:
         if min(distances) > 1e-5 * np.linalg.norm(flat):
             raise ValueError(
                 "`params` is not in the fibre: the closest tuple is at distance "
-                f"{min(distances):.3g}."
+                f"{min(distances):.3g}; pass one of the tuples of `fiber(net, v, delta)`."
             )
         return over[int(np.argmin(distances))]
     if over.kernel_spread > tolerance:

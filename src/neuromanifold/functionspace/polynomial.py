@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from neuromanifold.models.arguments import Params
 from neuromanifold.models.convolution import LinearConvNet, Shape, dilated_product
 from neuromanifold.numerics.results import Array
 
@@ -67,7 +68,7 @@ def is_rational(array: Array) -> bool:
     return np.issubdtype(array.dtype, np.integer)
 
 
-def compose_exactly(net: LinearConvNet, params: Any) -> np.ndarray:
+def compose_exactly(net: LinearConvNet, params: Params) -> np.ndarray:
     """μ(θ) in rational arithmetic."""
     return net.end_to_end(tuple(exact(w) for w in params))
 

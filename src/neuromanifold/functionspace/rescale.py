@@ -11,15 +11,19 @@ from jaxtyping import Float, Int
 
 from neuromanifold.functionspace.kernel import as_arrays
 from neuromanifold.functionspace.polynomial import exact, is_rational
+from neuromanifold.models.arguments import Params
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.numerics.results import Array, Result, follows
 
 Filters = tuple[Array, ...]
+FilterLike = Any
+"""The coefficients of an end-to-end filter: an array of its shape."""
 
 
 @follows
-def norm_differences(net: LinearConvNet, params: Any) -> np.ndarray:
-    """δ_l = ‖w_{l+1}‖² − ‖w_l‖², conserved by the gradient flow of every loss.   [riemann, Eq 1]
+def norm_differences(net: LinearConvNet, params: Params) -> np.ndarray:
+    """Return δ_l = ‖w_{l+1}‖² − ‖w_l‖², conserved by the gradient flow of every loss.
+    [riemann, Eq 1]
 
     >>> norm_differences(LinearConvNet((3, 2), (2, 1)), (np.array([1.0, 2.0, 2.0]), np.array([4.0, 0.0]))).tolist()
     [7.0]
@@ -56,9 +60,9 @@ class Rescaling(Result):
 
 
 @follows
-def rescale(net: LinearConvNet, params: Any, delta: Any) -> Rescaling:
-    """The 2^{H−1} layer rescalings of nonzero filters that have the invariants δ and the same
-    product.   [riemann, Prop 2, 12]
+def rescale(net: LinearConvNet, params: Params, delta: Any) -> Rescaling:
+    """Return the 2^{H−1} layer rescalings of nonzero filters that have the invariants δ and the
+    same product.   [riemann, Prop 2, 12]
 
     With β_l = λ_l² ‖w_l‖² the conditions read β_{l+1} − β_l = δ_l and Π β_l = Π ‖w_l‖²; exactly one
     solution is positive.
@@ -89,19 +93,20 @@ def rescale(net: LinearConvNet, params: Any, delta: Any) -> Rescaling:
     return Rescaling(scaled, np.sqrt(squared) / norms, sign_patterns(net.depth), float(residual))
 
 
-def checked_filter(net: LinearConvNet, v: Any) -> np.ndarray:
+def checked_filter(net: LinearConvNet, v: FilterLike) -> np.ndarray:
     """v as an array of the network's end-to-end shape, real and finite; rational arrays stay
     rational.
     """
     if not net.is_linear:
         raise ValueError(
-            f"`net` has the activation {net.activation.name}; fibres are those of linear networks."
+            f"`net` has the activation {net.activation.name}; fibres are those of linear networks: "
+            "pass activation='identity'."
         )
     v = np.asarray(v)
     if v.shape != net.end_to_end_shape:
         raise ValueError(
             f"`v` has shape {v.shape}; the end-to-end filter of {net} has shape "
-            f"{net.end_to_end_shape}."
+            f"{net.end_to_end_shape}; pass an array of that shape."
         )
     if v.dtype == object and not is_rational(v):
         v = exact(v)
@@ -122,7 +127,7 @@ def checked_delta(net: LinearConvNet, delta: Any) -> Float[np.ndarray, " n"]:
     if delta.shape != (net.depth - 1,):
         raise ValueError(
             f"`delta` has shape {delta.shape}; a network with {net.depth} layers has "
-            f"{net.depth - 1} invariants."
+            f"{net.depth - 1} invariants: pass a number for each."
         )
     if not np.isfinite(delta).all():
         raise ValueError(f"`delta` is {delta.tolist()}; pass finite numbers.")

@@ -8,6 +8,7 @@ import numpy as np
 
 from neuromanifold.functionspace.kernel import jacobian_at
 from neuromanifold.functionspace.rescale import (
+    FilterLike,
     Filters,
     checked_delta,
     checked_filter,
@@ -114,8 +115,8 @@ def random_start(net: LinearConvNet, v: Array, rng: np.random.Generator) -> Filt
 def nearest_filter(
     net: LinearConvNet, v: Array, *, starts: int = 16, key: Key | None = None, enough: float = 0.0
 ) -> tuple[Filters, float]:
-    """The best of many descents: filters and ‖μ(θ) − v‖, an upper bound of the distance of v to the
-    neuromanifold.
+    """Return the best of many descents: filters and ‖μ(θ) − v‖, an upper bound of the distance of v
+    to the neuromanifold.
 
     Stops early at a residual of `enough`.
 
@@ -137,15 +138,15 @@ def nearest_filter(
 @follows
 def search_fiber(
     net: LinearConvNet,
-    v: Any,
+    v: FilterLike,
     delta: Any,
     *,
     starts: int,
     key: Key | None = None,
     rtol: float = 1e-9,
 ) -> list[Filters]:
-    """The distinct tuples over (v, δ) that descents from random starts find: a count that uses no
-    algebra.
+    """Return the distinct tuples over (v, δ) that descents from random starts find: a count that
+    uses no algebra.
 
     Every start is solved, rescaled to δ, and compared with the earlier ones in all its sign
     patterns.

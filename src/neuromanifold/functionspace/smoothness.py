@@ -10,8 +10,9 @@ import numpy as np
 from neuromanifold.functionspace.fiber import fiber
 from neuromanifold.functionspace.kernel import filter_jacobian
 from neuromanifold.functionspace.polynomial import multiply, primitive
-from neuromanifold.functionspace.rescale import Filters
+from neuromanifold.functionspace.rescale import FilterLike, Filters
 from neuromanifold.functionspace.roots import projective_roots
+from neuromanifold.models.arguments import Params
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.numerics.rank import Rank
 from neuromanifold.numerics.results import Array, Result
@@ -39,7 +40,7 @@ class Smoothness(Result):
 
 
 def neuromanifold_dimension(net: LinearConvNet) -> int:
-    """dim M = Σ_l size(w_l) − (H − 1): parameters less layer rescalings.   [riemann, Sec 2]
+    """Return dim M = Σ_l size(w_l) − (H − 1): parameters less layer rescalings.   [riemann, Sec 2]
 
     >>> neuromanifold_dimension(LinearConvNet((3, 2), (2, 1)))
     4
@@ -47,7 +48,7 @@ def neuromanifold_dimension(net: LinearConvNet) -> int:
     return net.n_params - (net.depth - 1)
 
 
-def jacobian_rank(net: LinearConvNet, params: Any) -> Rank:
+def jacobian_rank(net: LinearConvNet, params: Params) -> Rank:
     """The rank of dμ at θ, from singular values.
 
     Filters that come from a fibre over a double root are known to √eps only, so the threshold is
@@ -66,7 +67,7 @@ def jacobian_rank(net: LinearConvNet, params: Any) -> Rank:
     return Rank(np.int64(value), spectrum, np.float64(threshold), np.float64(gap))
 
 
-def exact_jacobian_rank(net: LinearConvNet, params: Any) -> int:
+def exact_jacobian_rank(net: LinearConvNet, params: Params) -> int:
     """The rank of dμ at rational filters, in exact arithmetic."""
     import flint
 
@@ -76,8 +77,8 @@ def exact_jacobian_rank(net: LinearConvNet, params: Any) -> int:
     return flint.fmpz_mat(J.shape[0], J.shape[1], primitive(J)).rank()
 
 
-def is_smooth(net: LinearConvNet, v: Any) -> Smoothness:
-    """Whether v is a smooth point of the neuromanifold M, as a subset of ℝ^k.
+def is_smooth(net: LinearConvNet, v: FilterLike) -> Smoothness:
+    """Return whether v is a smooth point of the neuromanifold M, as a subset of ℝ^k.
     [riemann, Sec 2.1, Thm 13]
 
     v is smooth exactly when it has one real filter tuple (up to scalars and swaps) at which dμ has
@@ -93,13 +94,13 @@ def is_smooth(net: LinearConvNet, v: Any) -> Smoothness:
     if net.dimension > 1 and any(sum(k > 1 for k in shape) < 2 for shape in net.filter_shapes):
         raise ValueError(
             f"`net` has the filter shapes {net.filter_shapes}; for D ≥ 2 smoothness is decided "
-            "when every layer has two sizes above 1."
+            "when every layer has two sizes above 1: pass such filters."
         )
     over = fiber(net, v, 0.0)
     if not over.in_neuromanifold:
         raise ValueError(
             "`v` is not in the neuromanifold: the best fit found is at relative distance "
-            f"{over.distance:.3g}."
+            f"{over.distance:.3g}; pass the end-to-end filter of some parameters."
         )
     if not over.v.any():
         return _at_zero(net)
@@ -111,8 +112,8 @@ def is_smooth(net: LinearConvNet, v: Any) -> Smoothness:
 
 
 def swappable(net: LinearConvNet, first: int, second: int) -> bool:
-    """Whether two layers' polynomials live in one space: equal shapes, equal dilations where a
-    size exceeds 1.   [riemann, Obs 11]
+    """Return whether two layers' polynomials live in one space: equal shapes, equal dilations where
+    a size exceeds 1.   [riemann, Obs 11]
 
     `first` and `second` are the numbers of the layers, from 0.
     """

@@ -26,50 +26,50 @@ class Arithmetic(abc.ABC):
 
     @abc.abstractmethod
     def lift(self, a: np.ndarray) -> Any:
-        """Floats, integers and truth values as the numbers they are."""
+        """Turn floats, integers and truth values `a` into numbers of this arithmetic, without rounding."""
 
     @abc.abstractmethod
     def rearrange(self, fn: Callable[..., np.ndarray], *values: Any) -> Any:
-        """An index map: `fn` moves entries of arrays and computes nothing."""
+        """Apply an index map: `fn` moves entries of `values` and computes nothing."""
 
     @abc.abstractmethod
     def shape(self, a: Any) -> tuple[int, ...]:
-        """The shape of a value."""
+        """Return the shape of a value."""
 
     @abc.abstractmethod
     def add(self, a: Any, b: Any) -> Any:
-        """a + b, equal shapes or a scalar."""
+        """Return a + b, equal shapes or a scalar."""
 
     @abc.abstractmethod
     def negate(self, a: Any) -> Any:
-        """−a."""
+        """Return −a."""
 
     @abc.abstractmethod
     def multiply(self, a: Any, b: Any) -> Any:
-        """a·b, entrywise."""
+        """Return a·b, entrywise."""
 
     @abc.abstractmethod
     def dot(self, a: Any, b: Any) -> Any:
-        """The matrix products (…, m, k) @ (…, k, n), equal leading axes."""
+        """Return the matrix products `a` @ `b` of (…, m, k) and (…, k, n), equal leading axes."""
 
     @abc.abstractmethod
     def divide(self, a: Any, b: Any) -> Any:
-        """a / b, entrywise."""
+        """Return a / b, entrywise."""
 
     @abc.abstractmethod
     def sum(self, a: Any, axes: tuple[int, ...]) -> Any:
-        """The sum over axes."""
+        """Return the sum of `a` over `axes`."""
 
     @abc.abstractmethod
     def scatter_add(self, base: Any, index: np.ndarray, updates: Any) -> Any:
-        """`base` with the updates added at flat positions (repeated positions add up)."""
+        """Return `base` with `updates` added at the flat positions `index` (repeated positions add up)."""
 
     def subtract(self, a: Any, b: Any) -> Any:
-        """a − b."""
+        """Return a − b."""
         return self.add(a, self.negate(b))
 
     def power(self, a: Any, exponent: int) -> Any:
-        """a^exponent for a whole number, by repeated squaring."""
+        """Return a^exponent for a whole number, by repeated squaring."""
         if exponent < 0:
             return self.divide(self.lift(np.ones(())), self.power(a, -exponent))
         if exponent == 0:
@@ -83,17 +83,18 @@ class Arithmetic(abc.ABC):
         return self.multiply(square, a) if exponent % 2 else square
 
     def sign(self, a: Any) -> np.ndarray:
-        """−1, 0 or 1 for each entry, proved."""
+        """Return −1, 0 or 1 for each entry of `a`, proved."""
         raise NoExactAnswer(f"{self.name} have no signs")
 
     def largest(self, a: Any) -> tuple[np.ndarray, np.ndarray]:
-        """The place of the first largest entry on the last axis (−1 where that is open), and
+        """Return the position of the first largest entry of `a` on the last axis (−1 where that is
+        open), and
         which entries equal it.
         """
         raise NoExactAnswer(f"{self.name} have no order")
 
     def smooth(self, primitive: Any, options: Any, *values: Any) -> Any:
-        """A transcendental or algebraic function of the values, by its row of the table."""
+        """Return the transcendental or algebraic function `primitive` of `values`, by its row of the table."""
         raise NoExactAnswer(f"{self.name} know no {primitive.name}")
 
 

@@ -301,15 +301,15 @@ class Graph(Shown):
         return self.program.needed([i for node in self.felt for i in node.inputs])
 
     def before_output(self) -> "Graph":
-        """The graph without the functions of one number that its outputs pass through last: they
-        only scale the rows of J.
+        """Return the graph without the functions of one number that its outputs pass through last:
+        they only scale the rows of J.
         """
         makers = {o: node for node in self.program.nodes for o in node.outputs}
         outputs = [_stripped(self.program, i, makers) for i in self.program.outputs]
         return replace(self, program=self.program.slice(outputs), model=None)
 
     def with_needed_parts(self) -> "Graph":
-        """The graph without those parts of values that its outputs do not need."""
+        """Return the graph without those parts of values that its outputs do not need."""
         program = needed_parts(self.program)
         return self if program is self.program else replace(self, program=program, model=None)
 
@@ -440,15 +440,15 @@ class Graph(Shown):
         return max([(k, name) for k, name, own in found if not own], default=(-1, "input"))[1]
 
     def decide(self, params: Any, sample: Any, known: Sequence[Any] = ()) -> tuple[Any, ...]:
-        """The gates of all bends at one sample, in JAX; those in `known` that are not None are
-        taken as they are.
+        """Return the gates of all bends at one sample, in JAX; those in `known` that are not None
+        are taken as they are.
         """
         ask = Deciding(known)
         interpret(self.program, [*jax.tree.leaves(params), *jax.tree.leaves(sample)], ask)
         return tuple(ask.gates)
 
     def gated(self, params: Any, sample: Any, gates: Sequence[Any]) -> Any:
-        """All outputs at one sample, flat, with the bends decided: polynomials or rational
+        """Return all outputs at one sample, flat, with the bends decided as `gates` say: polynomials or rational
         functions of parameters and sample.
         """
         found = interpret(
@@ -457,7 +457,7 @@ class Graph(Shown):
         return jnp.concatenate([value.reshape(-1) for value in found])
 
     def quantities(self, params: Any, sample: Any, gates: Sequence[Any]) -> tuple[Any, ...]:
-        """What each decision was about, the gates held: zero where it is a tie."""
+        """Return what each decision at `sample` was about, `gates` held fixed: zero where it is a tie."""
         ask = Gated(gates)
         interpret(self.program, [*jax.tree.leaves(params), *jax.tree.leaves(sample)], ask)
         return tuple(ask.quantities)
@@ -508,7 +508,7 @@ class Graph(Shown):
     def opened(
         self, params: Any, sample: Any, gates: Sequence[Any], added: Sequence[Any]
     ) -> tuple[Any, Any]:
-        """All outputs at one sample and what every decision was about, flat: the gates held,
+        """Return all outputs at one sample and what every decision was about, flat: the gates held,
         `added` to what each bend gives.
         """
         ask, at = (
@@ -523,9 +523,9 @@ class Graph(Shown):
     def segment_gradient(
         self, params: Any, sample: Any, gates: Sequence[Any], added: Sequence[Any], c: Any
     ) -> Any:
-        """∇_θ⟨c, Φ⟩ for Φ = (f, q) of `opened`, then for each decision c_q q − r ∂_r⟨c, Φ⟩, r what
-        was added to it: what ⟨c, Φ⟩ changes
-        by when q and r are multiplied by a number."""
+        """Return ∇_θ⟨c, Φ⟩ for Φ = (f, q) of `opened`, then for each decision c_q q − r ∂_r⟨c, Φ⟩,
+        r what was added to it: what ⟨c, Φ⟩ changes by when q and r are multiplied by a number.
+        """
         paired = lambda p, r: (c * jnp.concatenate(self.opened(p, sample, gates, r))).sum()  # noqa: E731
         by_params, by_added = jax.grad(paired, (0, 1))(params, added)
         q, mine = self.opened(params, sample, gates, added)[1], c[self.outputs :]
@@ -534,7 +534,7 @@ class Graph(Shown):
         )
 
     def headline(self) -> str:
-        """How long it is and what it takes."""
+        """Return how long it is and what it takes."""
         return (
             f"{len(self.program.nodes)} operations, {len(self.parameters)} parameters, "
             f"{self.inputs} inputs, {self.outputs} outputs"
@@ -609,8 +609,8 @@ def trace(
     dtype: Any = np.float64,
     whole: bool = False,
 ) -> Graph:
-    """The network as a program, from one sample of `x` (an array with the samples in front, or a
-    pytree of such).
+    """Read the network as a program, from one sample of `x` (an array with the samples in front, or
+    a pytree of such).
 
     Real numbers are traced in `dtype`: float64 is what exact answers are about; below it the
     constants that a model closes over (`x / np.sqrt(d)`) are as narrow as its parameters. With

@@ -14,7 +14,6 @@ by its tanh; rounded to the 52 bits it has, tanh's argument is the same number a
 longer recognised.
 """
 
-import functools
 import inspect
 import traceback
 from collections.abc import Callable, Iterator
@@ -30,6 +29,7 @@ import numpy as np
 
 from neuromanifold.graph.bends import pooled
 from neuromanifold.graph.primitives import Primitive, primitive_named
+from neuromanifold.numerics.compiling import compiled
 from neuromanifold.numerics.precision import dtype_of, is_wide
 from neuromanifold.runtime.devices import devices
 
@@ -224,7 +224,7 @@ def _run(closed: jex.ClosedJaxpr, shapes: Any, arguments: tuple[Any, ...]) -> An
     )
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@compiled("fn")
 def evaluated(fn: Callable[..., Any], *arguments: Any) -> Any:
     """`called` on arrays, compiled once for each function and shapes."""
     return called(fn, *arguments)

@@ -13,8 +13,8 @@ from neuromanifold.graph.rules import is_discrete
 def walk(
     program: Program, arithmetic: Arithmetic, inputs: Sequence[Any], record: list[Any] | None = None
 ) -> list[Any]:
-    """The program's outputs at these inputs: real ones are values of the arithmetic, the others
-    NumPy arrays.
+    """Return the program's outputs at these inputs: real ones are values of the arithmetic, the
+    others NumPy arrays.
 
     Constants are lifted when they are needed; a value is dropped after its last use. Decisions
     (`gt`, `argmax`) are appended to `record` in the order in which they are made: signs, or (place,

@@ -22,8 +22,8 @@ def checkpoints(
     begin: Callable[[Path, int, int], None] = lambda path, index, count: None,
     **options: Any,
 ) -> Timeline:
-    """A `Timeline` from the model files of a folder, in the order of the last number in their names
-    (`epoch-12.pt`).
+    """Return a `Timeline` from the model files of a folder, in the order of the last number in
+    their names (`epoch-12.pt`).
 
     A folder with a file whose name has no number, or the number of another, is refused.
     `read` gives `(f, params)` of a file, `begin` is told of each; the options are those of

@@ -18,7 +18,7 @@ LANCZOS_COUNT = 64  # eigenvalues of a larger one
 _LANCZOS_PRODUCTS = 150
 RANKED = 64  # samples whose representations are looked at along the network
 _INPUTS = 2  # at which scalings of channels are tried
-_TRIED = 12  # evaluations of f on the sample and on wide inputs that a reduction takes
+_TRIED = 5  # evaluations of f on the sample and on wide inputs that a reduction takes
 _FLOP, _WINDOWED, PRODUCT, ENTRY = 5e-11, 4e-10, 2e-10, 8e-9
 """Seconds on one core: an operation of a float64 network, one in a convolution, one in a product
 of residues, an entry of residues.
@@ -29,10 +29,12 @@ _ACCOUNTED = 2e-3
 """Seconds of a parameter in the account: Jacobians of residues at inputs of regions beyond the
 sample's.
 """
-_STRUCTURED = 2.5e-6
-"""Seconds of a parameter in the symmetries by structure, GPT-like networks of 2 and 13 million."""
+_STRUCTURED = 2e-7
+"""Seconds of a parameter in the symmetries by structure, a GPT of 30 million."""
 _FACTORED = 3e-10
 """Seconds of an operation in the decomposition of a matrix."""
+_HELD = 4e-8
+"""Seconds to write an entry of a Jacobian a few times."""
 _COMPILE, _COMPILE_NODE = 0.15, 0.004
 """Seconds to compile a program, and for each operation of the network in it."""
 
@@ -118,9 +120,7 @@ def ranks_seconds(s: Subject) -> float:
     pulled = 4 * _pulled_outputs(s) / s.samples
     triangles = sum(rows * c * min(rows, c) for rows, c in _representations(s))
     return (
-        compiling(s, 4)
-        + 2 * _FACTORED * (cubes + triangles)
-        + passes(s, 1) * (n / s.samples + 3 * pulled)
+        compiling(s, 4) + _FACTORED * (cubes + triangles) + passes(s, 1) * (n / s.samples + pulled)
     )
 
 
@@ -155,17 +155,18 @@ def reduction_seconds(s: Subject) -> float:
     if perceptron(s.f):
         return 0.15 + passes(s, 15)
     evaluations = passes(s, 1) * (1 + _probes(s) / s.samples) * _TRIED
-    return 3.0 + 30 * _COMPILE_NODE * len(s.graph.program.nodes) + evaluations
+    return 1.0 + compiling(s, 4) + evaluations
 
 
 def reduction_bytes(s: Subject) -> int:
-    """Bytes of deciding the bends; of other networks, of the parameters before and after and of the
-    outputs on the sample and on wide inputs.
+    """Bytes of deciding the bends; of other networks, of the parameters before and after, of the
+    outputs on the sample and on wide inputs, and of a few samples' values.
     """
     if perceptron(s.f):
         return deciding_bytes(s)
     kept = (leading_axis(s.given) + _probes(s)) * s.outputs
-    return max(deciding_bytes(s), 8 * (4 * s.columns + 3 * kept))
+    values = min(2**28, 8 * live_entries(s.graph) * s.samples)
+    return max(deciding_bytes(s), 8 * (2 * s.columns + kept) + 2 * values)
 
 
 def _probes(s: Subject) -> int:
@@ -215,7 +216,7 @@ def float64_seconds(s: Subject) -> float:
     """Seconds of the singular values, of the Jacobian or of its sketch."""
     m, compiled = min(s.rows, s.columns), 0.8 + compiling(s, 2)
     if 3 * 8 * s.rows * s.columns <= s.budget:
-        return compiled + s.rows * s.columns * m * _FACTORED
+        return compiled + s.rows * s.columns * (_HELD + m * _FACTORED)
     return compiled + passes(s, 3 * (m + 10)) + s.rows * m * m * _FACTORED
 
 
@@ -225,11 +226,11 @@ def float32_seconds(s: Subject) -> float:
 
 
 def float64_bytes(s: Subject) -> int:
-    """Bytes of the Jacobian and its decomposition, or of its sketch where the Jacobian is too
+    """Bytes of four Jacobians while it is decomposed, or of its sketch where three are too
     large.
     """
     dense, sketch = (24 * s.rows * side for side in (s.columns, min(s.rows, s.columns)))
-    return dense if dense <= s.budget else sketch
+    return dense * 4 // 3 if dense <= s.budget else sketch
 
 
 def account_seconds(s: Subject) -> float:
@@ -240,10 +241,17 @@ def account_seconds(s: Subject) -> float:
 
 
 def symmetries_seconds(s: Subject) -> float:
-    """Seconds of the symmetries by structure: f and its gradient at two samples, some thirty
-    elements drawn and tried, and ranks of parts of the parameters.
+    """Seconds of the symmetries by structure: f and its gradient at two samples, some ten elements
+    drawn and tried, and ranks of parts of the parameters.
     """
-    return 2.0 + compiling(s, 6) + passes(s, 60) / s.samples + s.columns * _STRUCTURED
+    return 2.0 + compiling(s, 4) + passes(s, 20) / s.samples + s.columns * _STRUCTURED
+
+
+def symmetries_bytes(s: Subject) -> int:
+    """Bytes of the parameters in float64, of the gradient, of an element's parameters, and of the
+    values at two samples.
+    """
+    return 8 * int(3.2 * s.columns + 4 * live_entries(s.graph))
 
 
 def dense_kernel(s: Subject) -> bool:
@@ -283,7 +291,7 @@ def scalings_seconds(s: Subject) -> float:
     """
     if perceptron(s.f) or filters(s.f):
         return 0.05 + s.columns * 2e-7
-    return compiling(s, 2) + passes(s, 2 * _INPUTS) / s.samples + s.columns * 4e-7
+    return compiling(s, 2) + passes(s, 2 * _INPUTS) / s.samples + s.columns * 6e-8
 
 
 def scalings_bytes(s: Subject) -> int:

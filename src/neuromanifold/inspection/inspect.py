@@ -1,5 +1,6 @@
 """`inspect`: everything that the library can say about one network on one sample, as one result."""
 
+import gc
 import math
 import sys
 import time
@@ -144,6 +145,7 @@ class SectionFailed(UserWarning):
 
 
 _CURVE_POINTS = 400
+_LARGE = 10**6  # parameters
 _OF_TARGETS = ("fit", "descent")
 
 
@@ -308,6 +310,8 @@ def _computed(
     parts: list[Part] = []
     for index, section in enumerate(sections):
         bar(index)
+        if subject.columns > _LARGE:
+            gc.collect()  # copies of the parameters wait in cycles
         give_back()
         begun = time.perf_counter()
         try:

@@ -177,7 +177,7 @@ class Inspection:
         return kinds_of(self.layers or ())
 
     def plot(self) -> Any:
-        """A figure: the rank against samples, the singular values with what counts, and where
+        """Draw a figure: the rank against samples, the singular values with what counts, and where
         the parameters went.
         """
         from neuromanifold.inspection.picture import picture
@@ -254,6 +254,8 @@ class Inspection:
 
     def _elsewhere(self, found: int) -> str:
         """The end of the headline: what inputs beyond the sample would reveal."""
+        if self.account is None and self.rows_of_jacobian < self.n_params:
+            return f"; these samples can show at most {self.rows_of_jacobian:,}."
         if self.account is None:
             free = self.n_params - found
             return (
@@ -468,7 +470,7 @@ class Inspection:
         """What went, and how far the outputs moved."""
         where = f"on {counted(self.n_reduced, 'sample')}" if self.n_reduced else "everywhere"
         if not reduction.parameters_saved:
-            unseen = ", ".join(reduction.left_out)
+            unseen = ", ".join(dict.fromkeys(reduction.left_out))
             besides = f"; not looked at: the channels of {unseen}" if unseen else ""
             return f"no smaller one found: no unit or channel is off, constant or a copy {where}{besides}"
         net = perceptron(reduction.net)
@@ -698,7 +700,9 @@ def _all_of(n: int) -> str:
 
 def _by_kind(found: StructuralSymmetries) -> str:
     """Where the directions are that no input sees, and how far f moved along elements drawn."""
-    listed = ", ".join(f"{count:,} of {kind}" for kind, count in found.kinds.items() if count)
+    listed = ", ".join(
+        f"{count:,} of {kind} ({found.known(kind)})" for kind, count in found.kinds.items() if count
+    )
     unseen = ", ".join(found.left_out)
     least = "" if found.exact else "at least; "
     besides = f"; not looked at: the channels of {unseen}" if unseen else ""

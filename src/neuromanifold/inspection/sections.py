@@ -44,6 +44,7 @@ from neuromanifold.inspection.costs import (
     scalings_seconds,
     spectrum_bytes,
     spectrum_seconds,
+    symmetries_bytes,
     symmetries_seconds,
     units_seconds,
     whole_rank_seconds,
@@ -393,7 +394,7 @@ SECTIONS = (
     Section(
         "symmetries", "symmetries by structure",
         lambda s: structural_symmetries(s.f, s.params, s.x), lambda s: "",
-        symmetries_seconds, lambda s: 7 * 8 * s.columns, concerns=_is_large,
+        symmetries_seconds, symmetries_bytes, concerns=_is_large,
     ),
     Section(
         "conserved", "conserved quantities", lambda s: conserved(s, lambda: s.scalings), lambda s: "",

@@ -7,7 +7,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from typing import Any
 
 import jax
@@ -27,6 +27,7 @@ from neuromanifold.models.function import flat_outputs, output_shape
 from neuromanifold.models.losses import Loss, cross_entropy, mse
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.models.model_kind import require_perceptron
+from neuromanifold.numerics.compiling import compiled
 from neuromanifold.numerics.precision import arithmetic, is_floating, promote, widest
 from neuromanifold.numerics.rank import Rank
 from neuromanifold.numerics.validation import leading_axis
@@ -322,7 +323,7 @@ class Subject:
         return promote((self.params, x), widest(self.params, x))
 
 
-@partial(jax.jit, static_argnums=0)
+@compiled("f")
 def _pulled(f: Model, params: Any, x: Any, key: Any) -> tuple[Any, Any]:
     """One sample after another, so that one gradient at a time is held."""
 

@@ -53,16 +53,16 @@ class Timeline(Result):
         }
 
     def headline(self) -> str:
-        """How many steps, and what was measured at them."""
+        """Return how many steps, and what was measured at them."""
         names = ", ".join(name for name in TITLES if name in self.data)
         return f"{len(self.steps)} steps of {names or 'nothing'}"
 
     def to_xarray(self) -> Any:
-        """The data themselves."""
+        """Return the data themselves."""
         return self.data
 
     def scalars(self, *, quantities: bool = True) -> dict[str, np.ndarray]:
-        """Every curve under a flat name: `loss`, `always_off/layer 1`,
+        """Return every curve under a flat name: `loss`, `always_off/layer 1`, and with `quantities`
         `conserved_quantities/balance[1, 0]`.
         """
         return dict(self._scalars(quantities))
@@ -79,7 +79,8 @@ class Timeline(Result):
                 )
 
     def to_csv(self, path: str | Path) -> Path:
-        """One line a step, one column a curve; all digits; nothing where nothing was measured."""
+        """Write one line for each step and one column for each curve to `path`, with all digits; a cell
+        is empty where nothing was measured."""
         text, curves = io.StringIO(), self.scalars()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["step", *curves])
@@ -90,23 +91,23 @@ class Timeline(Result):
         return write_text(path, text.getvalue())
 
     def to_tensorboard(self, folder: str | Path) -> Path:
-        """An event file for `tensorboard --logdir`; of the conserved quantities only how far
-        they moved.
+        """Write an event file for `tensorboard --logdir` into `folder`; of the conserved quantities only
+        how far they moved.
         """
         return write_events(folder, self.records())
 
     def records(self) -> Iterator[tuple[int, dict[str, float]]]:
-        """(step, curves at it) without what is not a number."""
+        """Return (step, curves at it) without what is not a number."""
         curves = self.scalars(quantities=False)
         for row, step in enumerate(self.steps.tolist()):
             yield step, {name: float(a[row]) for name, a in curves.items() if not np.isnan(a[row])}
 
     def panels(self) -> list[tuple[str, dict[str, np.ndarray]]]:
-        """(title, curves by label) of what there is to draw."""
+        """Return (title, curves by label) of what there is to draw."""
         return panels_of(self.scalars(quantities=False))
 
     def plot(self) -> Any:
-        """A figure with one panel for each quantity."""
+        """Draw a figure with one panel for each quantity."""
         from matplotlib.figure import Figure
 
         panels = self.panels()

@@ -29,7 +29,7 @@ from neuromanifold.models.adapters.torch.tensors import (
     own_parameters,
     to_numpy,
 )
-from neuromanifold.models.arguments import check_model
+from neuromanifold.models.arguments import Params, check_model
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.validation import indefinite
 from neuromanifold.runtime.files import check_folder
@@ -101,7 +101,7 @@ class Tracker:
         if int(step) % self._every == 0:
             self.record(step, params)
 
-    def record(self, step: int, params: Any = None) -> None:
+    def record(self, step: int, params: Params = None) -> None:
         """Measure at this step, whatever `every` says."""
         step = int(step)
         added = self._recorder.add(step, *self._source(params))
@@ -119,7 +119,8 @@ class Tracker:
             self._history = history_of(timeline)
 
     def serve(self, port: int = 0) -> LivePage:
-        """A page on this machine that follows the training: `.url`, and `.close()` when done.
+        """Serve a page that follows the training, at `port` (a free one when 0): `.url`, and `.close()`
+        when done.
 
         Only this machine reaches it (127.0.0.1), in a thread that ends with the process. It shows
         what the timeline has, as it was after the last record.

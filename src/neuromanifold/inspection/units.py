@@ -20,8 +20,8 @@ class LayerUnits:
 
     `channels` counts the slices along the axis that parameters tell apart where units lie in space,
     as (channels, height, width) or (height, width, channels), and `dead_channels` those that are
-    off at every place and every sample; both are 0 for other units. `shares` says at which share of
-    samples (and places) each unit, channel or feature (`kind`) is on: 0 and 1 only where it is so
+    off at every position and every sample; both are 0 for other units. `shares` says at which share of
+    samples (and positions) each unit, channel or feature (`kind`) is on: 0 and 1 only where it is so
     everywhere.
     """
 
@@ -36,7 +36,7 @@ class LayerUnits:
 
     @property
     def dead(self) -> tuple[int, ...]:
-        """Which units, channels or features (`kind`) are off at every sample and every place, by
+        """Which units, channels or features (`kind`) are off at every sample and every position, by
         their numbers.
 
         >>> LayerUnits(3, 0, 2, shares=np.array([0.0, 0.4, 0.0])).dead
@@ -51,12 +51,12 @@ class LayerUnits:
 
     @property
     def on(self) -> int:
-        """How many of them are on at every sample and every place."""
+        """How many of them are on at every sample and every position."""
         return int((self.shares == 1).sum())
 
     @property
     def off(self) -> int:
-        """How many of them are off at every sample and every place."""
+        """How many of them are off at every sample and every position."""
         return len(self.dead)
 
     @property

@@ -86,7 +86,7 @@ class Activation:
         return self.fn(z)
 
     def derivative(self, z: Any) -> Any:
-        """σ'(z), entrywise, by automatic differentiation."""
+        """Return σ'(z), entrywise, by automatic differentiation."""
         return jax.jvp(self.fn, (z,), (jnp.ones_like(z),))[1]
 
     def __repr__(self) -> str:

@@ -20,6 +20,7 @@ from neuromanifold.numerics.precision import (
     to_host,
     widest,
 )
+from neuromanifold.numerics.randomness import Key
 from neuromanifold.numerics.validation import check_sample, in_order, indefinite
 
 Shape = tuple[int, ...]
@@ -34,8 +35,8 @@ class LinearConvNet:
     composition is again a convolution; its filter is `end_to_end(params)`, of shape k = 1 + Σ_l
     (k_l − 1) t_l with t_l = s_1⋯s_{l−1}, and its stride is s_1⋯s_H. The last stride does not enter
     the filter. Parameters are a tuple of filters. Valid convolution: a signal must have the size s
-    (d − 1) + k for some output size d. `activation="relu"` puts a ReLU between the layers [riemann,
-    Sec 5]; such a net has no end-to-end filter.
+    (d − 1) + k for some output size d. `activation="relu"` puts a ReLU between the layers
+    [riemann, Sec 5]; such a net has no end-to-end filter.
 
     >>> net = LinearConvNet((3, 2), (2, 1))                          # the running example [riemann, Ex 15]
     >>> net.end_to_end((np.array([1.0, 2.0, 3.0]), np.array([1.0, 10.0]))).tolist()
@@ -123,7 +124,7 @@ class LinearConvNet:
         return tuple(prod(s[m] for s in self.strides) for m in range(self.dimension))
 
     def signal_shape(self, output: int | Shape) -> Shape:
-        """The input size d_0 that gives the output size: d_{l−1} = s_l (d_l − 1) + k_l."""
+        """Return the input size d_0 that gives the output size: d_{l−1} = s_l (d_l − 1) + k_l."""
         output = (output,) if isinstance(output, int) else tuple(output)
         return tuple(
             s * (d - 1) + k
@@ -131,9 +132,9 @@ class LinearConvNet:
         )
 
     def init(
-        self, *, key: Any, scale: float = 1.0, runs: int | None = None, dtype: Any = "float32"
+        self, *, key: Key, scale: float = 1.0, runs: int | None = None, dtype: Any = "float32"
     ) -> tuple[Any, ...]:
-        """Filters with independent N(0, scale²/size) entries, drawn in float32 and then cast;
+        """Draw filters with independent N(0, `scale`²/size) entries, drawn in float32 and then cast;
         `runs=R` adds a leading axis.
         """
         keys = jax.random.split(key, self.depth)
@@ -175,7 +176,7 @@ class LinearConvNet:
         return a[:, 0]
 
     def end_to_end(self, params: tuple[Any, ...]) -> Any:
-        """μ(θ), the filter of the whole composition: the coefficients of Π_l π_{t_l}(w_l).
+        """Return μ(θ), the filter of the whole composition: the coefficients of Π_l π_{t_l}(w_l).
         [riemann, Eq 8, Lem 9]
 
         JAX arrays (tracers included) give a JAX array. NumPy arrays give a NumPy array of the same
@@ -184,7 +185,7 @@ class LinearConvNet:
         if not self.is_linear:
             raise ValueError(
                 f"`activation` is {self.activation.name}: only a linear net has an end-to-end "
-                "filter."
+                "filter; pass activation='identity'."
             )
         self.check_params(params)
         if any(isinstance(w, jax.Array) for w in params):

@@ -100,7 +100,8 @@ def output_shape(
     for leaf in leaves:
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
             raise TypeError(
-                f"`f` returns {leaf.dtype}; a model returns real floating-point values."
+                f"`f` returns {leaf.dtype}; a model returns real floating-point values: cast "
+                "them with `.astype`."
             )
         if leaf.shape[:1] != (n,):
             raise ValueError(

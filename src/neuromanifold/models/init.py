@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from neuromanifold.numerics.randomness import Key
+
 
 class Layer(NamedTuple):
     """The parameters of one affine layer: `weight` (out, in) and `bias` (out,), or `None` when
@@ -56,42 +58,42 @@ def _gaussian(
     return scheme
 
 
-def he_bias(key: Any, net: Any) -> tuple[Layer, ...]:
-    """Weights *and biases* N(0, 2/fan_in), as the complexity paper draws them.
+def he_bias(key: Key, net: Any) -> tuple[Layer, ...]:
+    """Draw weights *and biases* N(0, 2/fan_in), as the complexity paper draws them.
     [complexity, Sec. 5]
     """
     return _gaussian(lambda fan_in, out: ((2 / fan_in) ** 0.5, (2 / fan_in) ** 0.5))(key, net)
 
 
-def he(key: Any, net: Any) -> tuple[Layer, ...]:
-    """Weights N(0, 2/fan_in), biases 0."""
+def he(key: Key, net: Any) -> tuple[Layer, ...]:
+    """Draw weights N(0, 2/fan_in), biases 0."""
     return _gaussian(lambda fan_in, out: ((2 / fan_in) ** 0.5, 0.0))(key, net)
 
 
-def xavier(key: Any, net: Any) -> tuple[Layer, ...]:
-    """Weights N(0, 2/(fan_in + fan_out)), biases 0."""
+def xavier(key: Key, net: Any) -> tuple[Layer, ...]:
+    """Draw weights N(0, 2/(fan_in + fan_out)), biases 0."""
     return _gaussian(lambda fan_in, out: ((2 / (fan_in + out)) ** 0.5, 0.0))(key, net)
 
 
-def lecun(key: Any, net: Any) -> tuple[Layer, ...]:
-    """Weights N(0, 1/fan_in), biases 0."""
+def lecun(key: Key, net: Any) -> tuple[Layer, ...]:
+    """Draw weights N(0, 1/fan_in), biases 0."""
     return _gaussian(lambda fan_in, out: ((1 / fan_in) ** 0.5, 0.0))(key, net)
 
 
-def ntk(key: Any, net: Any) -> tuple[Layer, ...]:
-    """Standard normal weights and biases, for nets with `scaling="ntk"`."""
+def ntk(key: Key, net: Any) -> tuple[Layer, ...]:
+    """Draw standard normal weights and biases, for nets with `scaling="ntk"`."""
     return _gaussian(lambda fan_in, out: (1.0, 1.0))(key, net)
 
 
 def small(scale: float) -> Scheme:
-    """Weights and biases N(0, scale²/fan_in): the regime in which neurons condense."""
+    """Draw weights and biases N(0, `scale`²/fan_in): the regime in which neurons condense."""
     if not scale > 0:
         raise ValueError(f"`scale` is {scale}; pass a positive number.")
     return _gaussian(lambda fan_in, out: (scale / fan_in**0.5, scale / fan_in**0.5))
 
 
-def balanced(key: Any, net: Any) -> tuple[Layer, ...]:
-    """Weights with W_{l+1}ᵀW_{l+1} = W_l W_lᵀ and zero biases: W_l = U_l S U_{l-1}ᵀ with one
+def balanced(key: Key, net: Any) -> tuple[Layer, ...]:
+    """Draw weights with W_{l+1}ᵀW_{l+1} = W_l W_lᵀ and zero biases: W_l = U_l S U_{l-1}ᵀ with one
     diagonal S.
 
     U_l has min(widths) orthonormal columns; the entries of S are |N(0, 1)|.

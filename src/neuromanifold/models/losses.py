@@ -88,7 +88,7 @@ def _evaluate(loss: Loss, prediction: Any, target: Any) -> Any:
 
 
 def mse(prediction: Outputs, target: Outputs) -> Float[Any, ""]:
-    """‖prediction − target‖² / (n·o): the mean over all entries, torch's `MSELoss`.
+    """Return ‖prediction − target‖² / (n·o): the mean over all entries, torch's `MSELoss`.
 
     >>> float(mse(np.array([[1.0, 2.0]]), np.array([[0.0, 0.0]])))
     2.5
@@ -97,7 +97,7 @@ def mse(prediction: Outputs, target: Outputs) -> Float[Any, ""]:
 
 
 def half_squared_error(prediction: Outputs, target: Outputs) -> Float[Any, ""]:
-    """‖prediction − target‖² / (2n): the mean over samples of ½‖·‖².   [teleport]
+    """Return ‖prediction − target‖² / (2n): the mean over samples of ½‖·‖².   [teleport]
 
     >>> float(half_squared_error(np.array([[1.0, 2.0]]), np.array([[0.0, 0.0]])))
     2.5
@@ -108,7 +108,7 @@ def half_squared_error(prediction: Outputs, target: Outputs) -> Float[Any, ""]:
 
 
 def squared_error(prediction: Outputs, target: Outputs) -> Float[Any, ""]:
-    """‖prediction − target‖²: the sum over all entries.   [riemann]
+    """Return ‖prediction − target‖²: the sum over all entries.   [riemann]
 
     >>> float(squared_error(np.array([[1.0, 2.0]]), np.array([[0.0, 0.0]])))
     5.0
@@ -117,8 +117,8 @@ def squared_error(prediction: Outputs, target: Outputs) -> Float[Any, ""]:
 
 
 def cross_entropy(prediction: Outputs, target: Outputs) -> Float[Any, ""]:
-    """−(1/n) Σ_i Σ_k target_ik log softmax(prediction_i)_k; `prediction` holds logits, `target`
-    probabilities or one-hots.
+    """Return −(1/n) Σ_i Σ_k target_ik log softmax(prediction_i)_k; `prediction` holds logits,
+    `target` probabilities or one-hots.
 
     >>> float(cross_entropy(np.array([[0.0, 0.0]]), np.array([[1.0, 0.0]])))       # log 2
     0.6931471805599453
@@ -127,8 +127,8 @@ def cross_entropy(prediction: Outputs, target: Outputs) -> Float[Any, ""]:
 
 
 def huber(prediction: Outputs, target: Outputs, *, delta: float | int = 1.0) -> Float[Any, ""]:
-    """Mean over all entries of r²/2 where |r| ≤ δ and δ(|r| − δ/2) beyond, δ = `delta`: torch's
-    `HuberLoss`.
+    """Return the mean over all entries of r = `prediction` − `target`: r²/2 where |r| ≤ δ and δ(|r|
+    − δ/2) beyond, δ = `delta`, as torch's `HuberLoss`.
 
     >>> float(huber(np.array([[0.5], [3.0]]), np.array([[0.0], [0.0]])))      # (0.125 + 2.5) / 2
     1.3125

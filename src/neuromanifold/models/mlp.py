@@ -22,6 +22,7 @@ from neuromanifold.numerics.precision import (
     to_host,
     widest,
 )
+from neuromanifold.numerics.randomness import Key
 from neuromanifold.numerics.validation import check_sample, in_order, indefinite
 
 Params = tuple[Layer, ...]
@@ -103,12 +104,12 @@ class MLP:
     def init(
         self,
         *,
-        key: Any,
+        key: Key,
         scheme: str | schemes.Scheme | None = None,
         runs: int | None = None,
         dtype: Any = "float32",
     ) -> Params:
-        """Parameters drawn by `scheme` (a function of `nm.init`, or its name), in float32 and then
+        """Draw parameters by `scheme` (a function of `nm.init`, or its name), in float32 and then
         cast: one key, one network.
 
         `runs=R` draws R networks from keys split off `key`, on a leading axis. The default scheme
@@ -133,8 +134,8 @@ class MLP:
         return self._apply(_forward, params, x)
 
     def preactivations(self, params: Params, x: Any) -> tuple[Any, ...]:
-        """(z_1, …, z_L): what each layer computes before its activation, each (n, n_l), in the
-        widest dtype passed.
+        """Return (z_1, …, z_L): what each layer computes before its activation, each (n, n_l), in
+        the widest dtype passed.
         """
         return self._apply(_preactivations, params, x)
 
@@ -149,7 +150,7 @@ class MLP:
             return leave(forward(self, promote(params, dtype), promote(x, dtype)))
 
     def check(self, params: Any, x: Any, name: str = "x") -> None:
-        """Refuse parameters or samples whose shapes are not this network's."""
+        """Refuse `params` or `x` whose shapes are not this network's; the error calls `x` by `name`."""
         self.check_params(params)
         shape = np.shape(x)
         if len(shape) != 2 or shape[1] != self.widths[0]:

@@ -26,6 +26,7 @@ from neuromanifold.numerics.precision import (
     to_host,
     widest,
 )
+from neuromanifold.numerics.randomness import Key
 from neuromanifold.numerics.validation import check_sample
 
 
@@ -67,8 +68,8 @@ class Sequential:
         """The number of parameters."""
         return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(self._parameter_shapes))
 
-    def init(self, *, key: Any, runs: int | None = None, dtype: Any = "float32") -> tuple[Any, ...]:
-        """Parameters drawn as the layers say, in float32 and then cast; `runs=R` draws R
+    def init(self, *, key: Key, runs: int | None = None, dtype: Any = "float32") -> tuple[Any, ...]:
+        """Draw parameters as the layers say, in float32 and then cast; `runs=R` draws R
         networks on a leading axis.
         """
         check_draw(key, runs, dtype)
@@ -96,7 +97,7 @@ class Sequential:
             return leave(_forward(self, promote(params, dtype), jnp.asarray(x, dtype)))
 
     def check(self, params: Any, x: Any, name: str = "x") -> None:
-        """Refuse parameters or samples whose shapes are not this network's."""
+        """Refuse `params` or `x` whose shapes are not this network's; the error calls `x` by `name`."""
         self.check_params(params)
         if np.ndim(x) == 0 or np.shape(x)[1:] != self.input_shape:
             sizes = ", ".join(map(str, self.input_shape))

@@ -40,12 +40,12 @@ class Certificate(Shown, eqx.Module):
         return None
 
     def headline(self) -> str:
-        """The rank, and why."""
+        """Return the rank, and why."""
         return f"{self.rank}, {self}"
 
     @abc.abstractmethod
     def verify(self, net: Any, params: Any, x: Any) -> bool:
-        """Whether an independent recomputation agrees."""
+        """Return whether an independent recomputation agrees."""
 
 
 class Rank(eqx.Module):
@@ -256,8 +256,8 @@ class Rank(eqx.Module):
         ]
 
     def plot(self, axes: Any = None) -> Any:
-        """The singular values on a logarithmic scale with the threshold; of an exact rank a bar,
-        beside what the size of the matrix allows. Returns the axes.
+        """Draw the singular values on a logarithmic scale with the threshold; of an exact rank a
+        bar, beside what the size of the matrix allows. Returns the axes.
         """
         if is_traced(self.value) or np.ndim(self.value):
             raise ValueError(f"this holds ranks of shape {np.shape(self.value)}; plot one of them.")

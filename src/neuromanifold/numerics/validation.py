@@ -96,7 +96,11 @@ def check_sample(x: Any, name: str = "x") -> Any:
     return x
 
 
-def checked_matrix(A: Any, name: str = "A") -> Float[np.ndarray, "m n"]:
+MatrixLike = Any
+"""A matrix: a NumPy or JAX array of shape (m, n)."""
+
+
+def checked_matrix(A: MatrixLike, name: str = "A") -> Float[np.ndarray, "m n"]:
     """A as a finite float64 matrix, or one clear sentence."""
     check_sample(A, name)
     if np.ndim(A) != 2:
@@ -108,7 +112,7 @@ MOST_LAYERS = 10**6
 """A list of more layers takes minutes and gigabytes."""
 
 
-def checked_depth(depth: Any, *, most: float = np.inf) -> int:
+def checked_depth(depth: Any, *, most: float | int = np.inf) -> int:
     """`depth` as a positive int, or one clear sentence."""
     if isinstance(depth, bool) or depth != int(depth) or depth < 1:
         raise ValueError(f"`depth` is {depth!r}; pass a whole number of layers, one or more.")

@@ -35,8 +35,8 @@ class UpperBound(Result):
 
 
 def closure_upper_bound(f: Model, params: Any, ring: Ring | None = None) -> UpperBound:
-    """D less the number of independent linear forms that vanish on every field of the orbit, and so
-    on Lie_θ.
+    """Return D less the number of independent linear forms that vanish on every field of the orbit,
+    and so on Lie_θ.
 
     Of a network these are: the equations of its symmetry leaf [invariant, Thm 4.2 (i), (ii)];
     parameters that zero neurons freeze, and what moves together because neurons have become

@@ -14,7 +14,7 @@ Field = Callable[[Any], Any]
 
 
 def induced_field(f: Callable[[Any, Any], Any], x: Samples, cotangent: Any = None) -> Field:
-    """The field  X(θ) = ∇_θ Σ_i ⟨c_i, f_θ(x_i)⟩  that sample and cotangent induce.
+    """Return the field  X(θ) = ∇_θ Σ_i ⟨c_i, f_θ(x_i)⟩  that sample and cotangent induce.
     [invariant, Def 3.2]
 
     `x` has a leading sample axis, as everywhere. One sample and a unit cotangent e_o give the field
@@ -34,7 +34,8 @@ def induced_field(f: Callable[[Any, Any], Any], x: Samples, cotangent: Any = Non
 
 
 def lie_bracket(X: Field, Y: Field) -> Field:
-    """The field [X, Y] = DY·X − DX·Y, by two Jacobian–vector products.   [invariant, Def 2.7]
+    """Return the field [X, Y] = DY·X − DX·Y, by two Jacobian–vector products.
+    [invariant, Def 2.7]
 
     X and Y map a pytree of parameters to a pytree of the same structure; so does the bracket, which
     can be bracketed again, jitted and vmapped. The sign makes d/dt (e^{tX})^*Y = [X, Y] at t = 0,
@@ -54,8 +55,8 @@ def lie_bracket(X: Field, Y: Field) -> Field:
 
 
 def left_normed(*fields: Field) -> Field:
-    """[X₁, [X₂, … [X_{k−1}, X_k]…]]: brackets of this form span the Lie algebra that the fields
-    generate.
+    """Return [X₁, [X₂, … [X_{k−1}, X_k]…]]: brackets of this form span the Lie algebra that the
+    fields generate.
 
     Each field is evaluated once per level, but the number of operations still triples with each: to
     depth 5 or so this is the tool, beyond it `lie_closure` has better ones.

@@ -72,7 +72,7 @@ class ClosureCertificate(Certificate):
         """Whether lower and upper bound meet."""
         return self.rank == self.upper_bound
 
-    def verify(self, net: Any, params: Any, x: Any) -> bool:
+    def verify(self, net: Any, params: Params, x: Samples) -> bool:
         """Recompute modulo another prime with other brackets; False for another network, point
         or inputs.
         """
@@ -175,7 +175,7 @@ class LieClosure(Result):
         return 1 + [int(rank) for rank in self.by_depth].index(int(self.by_depth[-1]))
 
     def residual(self, vector: Any) -> float:
-        """|v − Pv| / |v|, P the projection onto Lie_θ: zero for the gradient of every loss.
+        """Return |v − Pv| / |v| for v = `vector`, P the projection onto Lie_θ: zero for the gradient of every loss.
         [invariant, Thm 3.1]
         """
         v = flatten_on_host(vector)
@@ -209,8 +209,8 @@ def lie_closure(
     flow_rtol: float = 1e-12,
     memory: int | str | None = None,
 ) -> LieClosure:
-    """Lie_θ = span of all iterated brackets at θ of the fields X_x = ∇_θ f_θ(x), one family for
-    each output.   [invariant, Def 2.7]
+    """Compute Lie_θ = span of all iterated brackets at θ of the fields X_x = ∇_θ f_θ(x), one family
+    for each output.   [invariant, Def 2.7]
 
     The orbit of θ, hence every trajectory of gradient flow from θ, whatever data and loss, lies in
     a manifold with this tangent space; D − dim Lie_θ functions are conserved on it. Two routes.

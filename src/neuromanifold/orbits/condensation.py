@@ -90,7 +90,7 @@ def condensation(
     silent: float | int = 1e-6,
     atol: float | int = 0.0,
 ) -> Condensation:
-    """Clusters of aligned neurons, effective width, and the distance to the nearest
+    """Find clusters of aligned neurons, effective width, and the distance to the nearest
     lower-dimensional leaf.   [invariant, Sec. 1, Thm 4.2]
 
     Neurons of one activation are aligned when the angle between their incoming (w, b) is at most
@@ -205,7 +205,8 @@ def _moves(net: MLP, params: Params, leaf: InvariantLeaf) -> Iterator[tuple[floa
 
 
 def effective_width(*, angle: float | int = 0.05, silent: float | int = 1e-6) -> Probe:
-    """A probe: the number of clusters of aligned neurons in each hidden layer, along training.
+    """Return a probe: the number of clusters of aligned neurons in each hidden layer, along
+    training.
 
     Silent neurons are not counted, as in `condensation`, with the same `angle` and `silent`.
 
@@ -250,8 +251,8 @@ def _same_kind(net: MLP, layer: int) -> np.ndarray:
 
 
 def leaf_distance(f: Any, params: Any, x: Samples, y: Targets) -> Any:
-    """A probe: the distance to the nearest leaf of lower dimension, for networks without equal
-    neurons.   [invariant, Sec. 3.1 (ii)]
+    """Return a probe: the distance to the nearest leaf of lower dimension, for networks without
+    equal neurons.   [invariant, Sec. 3.1 (ii)]
 
     min over pairs of neurons of one activation of |n_i ∓ n_j| / √2, and over neurons with parity of
     what a flip negates.

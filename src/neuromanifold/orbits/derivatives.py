@@ -54,7 +54,9 @@ def _of_one(ring: Ring, activation: Activation, z: np.ndarray, order: int) -> li
     if activation.polynomial is not None:
         return _of_polynomial(ring, activation.polynomial, z, order)
     if not isinstance(ring, Reals):
-        raise TypeError(f"`activation` is {activation}, no polynomial; exact brackets need one.")
+        raise TypeError(
+            f"`activation` is {activation}, no polynomial; exact brackets need one: pass power(d) or identity."
+        )
     if activation.slopes is not None:
         slope = np.where(z > 0, activation.slopes[1], activation.slopes[0])
         return [slope * z, slope, *[np.zeros_like(z)] * (order - 1)][: order + 1]

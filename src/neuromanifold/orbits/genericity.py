@@ -10,8 +10,8 @@ from neuromanifold.orbits.partition import on_host
 
 
 def vanishes_at_zero(activation: Activation) -> bool:
-    """σ(0) = 0: a neuron without input is silent, and sign flips are infinitesimally invariant.
-    [invariant, P 4.1 (i)]
+    """Return whether σ(0) = 0: a neuron without input is silent, and sign flips are infinitesimally
+    invariant. [invariant, P 4.1 (i)]
 
     >>> [name for name in ("tanh", "silu", "exp", "cos") if vanishes_at_zero(nm.MLP((1, 1, 1), name).activation[0])]
     ['tanh', 'silu']
@@ -20,7 +20,7 @@ def vanishes_at_zero(activation: Activation) -> bool:
 
 
 def is_flat_at_zero(activation: Activation) -> bool:
-    """σ'(0) = 0, and σ has no kink there: a neuron without input stays so.
+    """Return whether σ'(0) = 0 and σ has no kink there: a neuron without input stays so.
     [invariant, P 4.1 (ii)]
 
     >>> [name for name in ("tanh", "cos", "power(3)", "relu") if is_flat_at_zero(nm.MLP((1, 1, 1), name).activation[0])]
@@ -30,8 +30,8 @@ def is_flat_at_zero(activation: Activation) -> bool:
 
 
 def is_generic(activation: Activation) -> bool:
-    """Whether `activation` is analytic, no polynomial, neither odd nor even, and σ(0) ≠ 0 ≠ σ'(0).
-    [invariant, Def 5.2]
+    """Return whether `activation` is analytic, no polynomial, neither odd nor even, and σ(0) ≠ 0 ≠
+    σ'(0). [invariant, Def 5.2]
 
     >>> [name for name in ("exp", "sigmoid", "softplus", "silu", "tanh") if is_generic(nm.MLP((1, 1, 1), name).activation[0])]
     ['exp', 'sigmoid', 'softplus']
@@ -46,7 +46,8 @@ def is_generic(activation: Activation) -> bool:
 
 
 def is_generic_odd(activation: Activation) -> bool:
-    """Whether `activation` is analytic, no polynomial, odd, and σ'(0) ≠ 0.   [invariant, Def 5.2]
+    """Return whether `activation` is analytic, no polynomial, odd, and σ'(0) ≠ 0.
+    [invariant, Def 5.2]
 
     >>> [name for name in ("tanh", "erf", "sin", "power(3)", "exp") if is_generic_odd(nm.MLP((1, 1, 1), name).activation[0])]
     ['tanh', 'erf', 'sin']
@@ -56,7 +57,7 @@ def is_generic_odd(activation: Activation) -> bool:
 
 
 def is_degenerate(net: MLP, params: Params) -> bool:
-    """Whether some a_k = 0 or w_k = 0, or w_i = ±w_j for i ≠ j, in a two-layer network.
+    """Return whether some a_k = 0 or w_k = 0, or w_i = ±w_j for i ≠ j, in a two-layer network.
     [invariant, Def 5.1]
 
     A bias counts as a weight of a constant input.
@@ -66,7 +67,9 @@ def is_degenerate(net: MLP, params: Params) -> bool:
     True
     """
     if net.depth != 2:
-        raise ValueError(f"`net` has {net.depth - 1} hidden layers; degeneracy is defined for one.")
+        raise ValueError(
+            f"`net` has {net.depth - 1} hidden layers; degeneracy is defined for one: pass such a network."
+        )
     net.check_params(params)
     hidden, output = on_host(params)
     incoming = (

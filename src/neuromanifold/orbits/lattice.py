@@ -42,7 +42,7 @@ class LeafLattice(Shown):
     leaves: tuple[InvariantLeaf, ...]
 
     def headline(self) -> str:
-        """How many leaves, and between which dimensions."""
+        """Return how many leaves, and between which dimensions."""
         return (
             f"{len(self)} leaves of {self.net}, dimensions {self.dimensions.min()} to "
             f"{self.dimensions.max()}"
@@ -76,7 +76,7 @@ class LeafLattice(Shown):
         return tuple((int(i), int(j)) for i, j in np.argwhere(strict & ~between))
 
     def index(self, params: Params) -> int:
-        """The number of the leaf on which θ lies."""
+        """Return the number of the leaf on which θ lies."""
         return self._numbers[invariant_leaf(self.net, params)]
 
     @cached_property
@@ -84,19 +84,19 @@ class LeafLattice(Shown):
         return {leaf: number for number, leaf in enumerate(self.leaves)}
 
     def meet(self, i: int, j: int) -> int:
-        """The largest leaf below both: its closure is the intersection of the closures."""
+        """Return the largest leaf below the leaves `i` and `j`: its closure is the intersection of the closures."""
         return int(np.flatnonzero(self.below[:, i] & self.below[:, j])[0])
 
     def join(self, i: int, j: int) -> int:
-        """The smallest leaf above both."""
+        """Return the smallest leaf above the leaves `i` and `j`."""
         return int(np.flatnonzero(self.below[i] & self.below[j])[-1])
 
     def set(self, members: Iterable[Any]) -> "InvariantSet":
-        """The union of the leaves with these numbers."""
+        """Return the union of the leaves with the numbers `members`."""
         return InvariantSet(self, frozenset(int(i) for i in members))
 
     def draw(self, axes: Any = None) -> Any:
-        """The order as a picture: leaves at the height of their dimension, lines for `covers`.
+        """Draw the order as a picture: leaves at the height of their dimension, lines for `covers`.
         Returns the axes.
         """
         from matplotlib.figure import Figure
@@ -143,7 +143,7 @@ class InvariantSet(Shown):
     members: frozenset[int]
 
     def headline(self) -> str:
-        """How many leaves, and which."""
+        """Return how many leaves, and which."""
         return (
             f"{len(self)} of {len(self.lattice)} leaves: "
             f"{', '.join(map(str, sorted(self.members))) or 'none'}"
@@ -173,12 +173,12 @@ class InvariantSet(Shown):
         return frozenset(np.flatnonzero(below).tolist()) <= self.members
 
     def contains(self, params: Params) -> bool:
-        """Whether θ lies in the leaf."""
+        """Return whether θ lies in the leaf."""
         return self.lattice.index(params) in self.members
 
 
 def invariant_leaves(net: MLP, *, limit: int = 5000) -> LeafLattice:
-    """All invariant leaves of a two-layer network.   [invariant, P 5.1, P 5.2]
+    """Return all invariant leaves of a two-layer network.   [invariant, P 5.1, P 5.2]
 
     Without parity they are the partitions of the neurons (Bell numbers 1, 2, 5, 15, …), a block of
     equal neurons each; for odd σ the signed partitions with a zero block that may be empty (2, 6,
@@ -204,7 +204,8 @@ def invariant_leaves(net: MLP, *, limit: int = 5000) -> LeafLattice:
 
 
 def leaf_count(net: MLP) -> int:
-    """How many leaves a two-layer network has, by recursion on the block of the first neuron.
+    """Return how many leaves a two-layer network has, by recursion on the block of the first
+    neuron.
 
     N(m) = Σ_b C(m−1, b−1) f(b) N(m−b) with f(b) = 1 without parity, 2^(b−1) signs for odd and
     2^(b−1) + 1 for even σ; for odd σ the zero block is chosen first, Σ_z C(m, z) N(m−z).

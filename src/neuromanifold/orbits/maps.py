@@ -92,8 +92,8 @@ def induces_invariant_manifold(
     samples: int = 32,
     rtol: float = 1e-7,
 ) -> InducedManifold:
-    """Whether  M = {θ : g_i(θ) = θ for all i}  is a structural invariant manifold, near the fixed
-    point `params`.   [invariant, Thm 4.1]
+    """Return whether  M = {θ : g_i(θ) = θ for all i}  is a structural invariant manifold, near the
+    fixed point `params`.   [invariant, Thm 4.1]
 
     It is when every g_i leaves the function unchanged, globally or to first order at its fixed
     points (D(F∘g_i) = DF there), and  T_θM = ∩ ker(Dg_i(θ)ᵀ − id). The maps are any differentiable

@@ -78,8 +78,8 @@ class InvariantLeaf(Shown):
         return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
     def project(self, params: Params) -> Params:
-        """The nearest point of Fix(S): means of the values that are held equal, which come out
-        exactly equal.
+        """Return the nearest point of Fix(S): means of the values that are held equal, which come
+        out exactly equal.
         """
         theta = vector(self.net, params)
         kept = self.labels >= 0
@@ -101,24 +101,24 @@ class InvariantLeaf(Shown):
         return high - low
 
     def distance(self, params: Params) -> float:
-        """|θ − P θ|, P the projection onto Fix(S)."""
+        """Return |θ − P θ|, P the projection onto Fix(S)."""
         return float(
             np.linalg.norm(vector(self.net, params) - vector(self.net, self.project(params)))
         )
 
     def contains(self, params: Params, *, atol: float = 0.0) -> bool:
-        """Whether θ lies on the leaf itself, that is: has S for its stabiliser and no more."""
+        """Return whether θ lies on the leaf itself, that is: has S for its stabiliser and no more."""
         return self == invariant_leaf(self.net, params, atol=atol)
 
     def sample(self, *, key: Any) -> Params:
-        """A random point: independent standard normal values, so almost surely on the leaf
+        """Return a random point: independent standard normal values, so almost surely on the leaf
         itself.
         """
         values = np.append(host_generator(key).standard_normal(self.dimension), 0.0)
         return unflatten(template(self.net), self.signs * values[self.labels])
 
     def holds(self, points: np.ndarray) -> np.ndarray:
-        """Which of the parameter vectors (k, D) lie in Fix(S), exactly."""
+        """Return which of the parameter vectors `points` (k, D) lie in Fix(S), exactly."""
         values = self.signs * points
         first = np.unique(self.labels, return_index=True)[1][
             np.unique(self.labels, return_inverse=True)[1]
@@ -151,8 +151,8 @@ class InvariantLeaf(Shown):
 
 
 def invariant_leaf(net: MLP, params: Params, *, atol: float | int = 0.0) -> InvariantLeaf:
-    """The invariant leaf of θ under permutations and sign flips of neurons: gradient flow never
-    leaves it.   [invariant, Lem 4.1, Thm 4.2]
+    """Return the invariant leaf of θ under permutations and sign flips of neurons: gradient flow
+    never leaves it.   [invariant, Lem 4.1, Thm 4.2]
 
     [θ] = {θ' : S(θ') = S(θ)},  S(θ) = {g : gθ = θ}.  Permutations exchange neurons of equal
     activation; odd neurons may flip (a, w, b) → (−a, −w, −b), even ones (w, b) → (−w, −b). S(θ) is

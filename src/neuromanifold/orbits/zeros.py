@@ -54,15 +54,15 @@ class ZeroManifold(Result):
         )
 
     def distance(self, params: Params) -> float:
-        """The length of what the held coordinates lack."""
+        """Return the length of what the held coordinates lack."""
         return float(np.linalg.norm((vector(self.net, params) - self.values)[self.fixed]))
 
     def contains(self, params: Params, *, atol: float = 0.0) -> bool:
-        """Whether every held coordinate is within `atol` of its value."""
+        """Return whether every held coordinate is within `atol` of its value."""
         return bool((np.abs(vector(self.net, params) - self.values)[self.fixed] <= atol).all())
 
     def sample(self, *, key: Any) -> Params:
-        """A random point: standard normal free coordinates."""
+        """Return a random point: standard normal free coordinates."""
         drawn = host_generator(key).standard_normal(len(self.fixed))
         return unflatten(template(self.net), np.where(self.fixed, self.values, drawn))
 
@@ -73,7 +73,7 @@ class ZeroManifold(Result):
 def zero_blocks(
     net: MLP, neurons: Sequence[Iterable[int]], frozen: Params | None = None
 ) -> ZeroManifold:
-    """The manifold of silent neurons for σ(0) = 0: I_l the chosen neurons of hidden layer l.
+    """Return the manifold of silent neurons for σ(0) = 0: I_l the chosen neurons of hidden layer l.
     [invariant, Thm 4.2 (iii)]
 
     W_ij = 0 where one of i ∈ I_l, j ∈ I_{l−1} holds and not the other, b_i = 0 for i ∈ I_l, and
@@ -106,8 +106,8 @@ def zero_blocks(
 
 
 def zero_rows(net: MLP, neurons: Sequence[Iterable[int]]) -> ZeroManifold:
-    """The manifold of neurons without input for σ'(0) = 0: (W, b)_j = 0 for the chosen neurons of
-    each layer.   [invariant, Thm 4.2 (iv)]
+    """Return the manifold of neurons without input for σ'(0) = 0: (W, b)_j = 0 for the chosen
+    neurons of each layer.   [invariant, Thm 4.2 (iv)]
 
     `neurons` has one entry for each hidden layer, or one more for the output layer, whose
     activation must then be flat too.

@@ -93,7 +93,7 @@ class DimensionBounds:
 
 
 def dimension_bounds(f: Model, params: Any, x: Samples) -> DimensionBounds:
-    """Upper bounds on rank J from the exact activation signs on the sample.
+    """Return upper bounds on rank J from the exact activation signs on the sample.
 
     `tight` is the smallest bound that depends on (θ, X) through signs and data alone, up to the
     failure probability (about 10⁻¹³) of a random prime. Its argument, for every θ:
@@ -168,7 +168,8 @@ def _fixed_counts(signs: Signs) -> list[int]:
 
 
 def is_roughly_monotonic(widths: tuple[int, ...]) -> bool:
-    """Whether (i) n_l − 1 ≤ n_{l-1} for all layers l, or (ii) n_{l-1} − 1 ≤ n_l for all of them.
+    """Return whether `widths` n satisfy (i) n_l − 1 ≤ n_{l-1} for all layers l, or
+    (ii) n_{l-1} − 1 ≤ n_l for all of them.
     [complexity, Ass 3.1]
 
     >>> is_roughly_monotonic((1, 5, 4, 3, 2, 1)), is_roughly_monotonic((1, 5, 5, 5, 5, 1))
@@ -200,7 +201,7 @@ def _theorem1_value(net: MLP, fixed: Any) -> Any:
 
 
 def theorem1_bound(net: MLP, params: Params, x: Samples) -> int | Int[Any, ""]:
-    """D − Σ(n_l − k_l) − Σ k_l², with k_l the neurons of hidden layer l that are fixed on X.
+    """Return D − Σ(n_l − k_l) − Σ k_l², with k_l the neurons of hidden layer l that are fixed on X.
     [complexity, Thm 1]
 
     The formula, whether or not its hypothesis holds (`theorem1_obstacle` tells); signs in floating
@@ -216,7 +217,7 @@ def theorem1_bound(net: MLP, params: Params, x: Samples) -> int | Int[Any, ""]:
 
 
 def region_bound(f: Model, params: Any, x: Samples) -> int | Int[Any, ""]:
-    """o·Σ over sampled regions of min(samples in it, n_0 + 1); without biases n_0.
+    """Return o·Σ over sampled regions of min(samples in it, n_0 + 1); without biases n_0.
     [complexity, Prop C.3]
 
     Signs in floating point, so that it works under `jit` and `vmap`.

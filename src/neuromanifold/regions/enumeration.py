@@ -74,7 +74,7 @@ class LinearRegions(Result):
         return self.lower
 
     def headline(self) -> str:
-        """How many there are."""
+        """Return how many there are."""
         if not self.exact:
             thin = f", {self.thin} cells too thin to decide" if self.thin else ""
             return f"between {self.lower:,} and {self.upper:,} regions{thin}"
@@ -87,7 +87,8 @@ class LinearRegions(Result):
 def enumerate_regions(
     f: Model, params: Params, *, x: Samples | None = None, domain: Any = None, limit: int = 10_000
 ) -> LinearRegions:
-    """All activation regions of `f_θ` on the whole input space, or on the box `domain=(low, high)`.
+    """Return all activation regions of `f_θ` on the whole input space, or on the box `domain=(low,
+    high)`.
 
     Two inputs share a region when every unit agrees on them; regions are convex, and f is affine on
     each. Full-dimensional regions count. For networks of switches (relu, leaky_relu, abs, clamps)

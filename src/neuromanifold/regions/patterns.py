@@ -34,9 +34,10 @@ _WORD = 32
 def activation_patterns(
     f: Model, params: Params, x: Samples, *, exact: bool = False
 ) -> Bool[Any, "n units"]:
-    """Which units are active at each sample, in the order of computation.   [complexity, Sec. 3.1]
+    """Return which units are active at each sample, in the order of computation.
+    [complexity, Sec. 3.1]
 
-    A unit of `max(z, 0)` and the like is active where z > 0; each candidate of a maximum (a place
+    A unit of `max(z, 0)` and the like is active where z > 0; each candidate of a maximum (a position
     in a pooling window) is a unit, active where it wins. For an `nm.MLP` the columns are its hidden
     neurons, those without a kink always active. `exact=True` decides by exact arithmetic on the
     host; what is exactly zero is inactive. Works under `jit` and `vmap` when `exact=False`.

@@ -144,7 +144,10 @@ def _svg(chart: Chart, label: str) -> str:
     sx = lambda x: _LEFT + (np.asarray(x, float) - x0) / (x1 - x0) * _WIDTH  # noqa: E731
     sy = lambda y: bottom - (_level(y, chart.log) - y0) / (y1 - y0) * _HEIGHT  # noqa: E731
     rules = "".join(_rule(r, sx, sy) for r in chart.rules)
-    curves = "".join(_curve(s, sx(s.x), sy(s.y)) for s in chart.series)
+    curves = "".join(
+        _curve(s, sx(s.x), sy(s.y), _hidden(s, chart.series[k + 1 :]))
+        for k, s in enumerate(chart.series)
+    )
     ticks = "".join(
         _tick(float(sx(t)), bottom + 17, _number(t), "middle")
         for t in ticks_of(x0, x1, whole=chart.whole, count=6)
@@ -177,8 +180,15 @@ def _level(y: Any, log: bool) -> Any:
     return np.log10(np.where(y > 0, y, np.nan)) if log else y
 
 
-def _curve(series: Series, x: np.ndarray, y: np.ndarray) -> str:
-    dashed = " dashed" if series.dashed else ""
+def _hidden(series: Series, later: Sequence[Series]) -> bool:
+    """Whether a curve drawn after `series` covers a step of it: `series` is then drawn wide."""
+    lines = [other for other in later if other.kind == "line" and len(other.y) == len(series.y)]
+    equal = [np.isclose(series.y, other.y, rtol=1e-2) for other in lines]
+    return series.kind == "line" and any((same[1:] & same[:-1]).any() for same in equal)
+
+
+def _curve(series: Series, x: np.ndarray, y: np.ndarray, hidden: bool) -> str:
+    dashed = (" dashed" if series.dashed else "") + (" hidden" if hidden else "")
     return f'<path class="{series.kind} {series.colour}{dashed}" d="{_path(series.kind, x, y)}"/>'
 
 

@@ -14,17 +14,17 @@ _ESCAPED = str.maketrans({c: f"\\{c}" for c in "\\`*_[]<>|"})
 
 
 def write_json(inspection: Inspection, path: str | Path) -> Path:
-    """The numbers, with the reasons for those that are missing."""
+    """Write the numbers of `inspection` to `path`, with the reasons for those that are missing."""
     return write_text(path, as_json(inspection) + "\n")
 
 
 def as_json(inspection: Inspection) -> str:
-    """The same as text; numbers that JSON does not have (nan, ∞) are null."""
+    """Return the numbers of `inspection` as text; numbers that JSON does not have (nan, ∞) are null."""
     return json.dumps(_finite(as_dict(inspection)), indent=1, allow_nan=False)
 
 
 def as_dict(inspection: Inspection) -> dict[str, Any]:
-    """What `--json` holds: plain numbers, lists and strings."""
+    """Return what `--json` writes of `inspection`: plain numbers, lists and strings."""
     found = inspection
     return {
         "model": found.model,
@@ -123,19 +123,19 @@ def _finite(value: Any) -> Any:
 
 
 def write_timeline(timeline: Timeline, folder: str | Path) -> tuple[Path, ...]:
-    """The curves over training as `timeline.csv` and as an event file for TensorBoard in
+    """Write the curves of `timeline` as `timeline.csv` and as an event file for TensorBoard into
     `folder`.
     """
     return timeline.to_csv(Path(folder) / "timeline.csv"), timeline.to_tensorboard(folder)
 
 
 def write_markdown(inspection: Inspection, folder: str | Path) -> Path:
-    """The verdict and the table as `report.md` in `folder`."""
+    """Write the verdict and the table of `inspection` to `report.md` in `folder`."""
     return write_text(Path(folder) / "report.md", as_markdown(inspection))
 
 
 def as_markdown(inspection: Inspection) -> str:
-    """What `--format md` writes."""
+    """Return what `--format md` writes of `inspection`."""
     rows = [
         f"| {' | '.join(cell.strip().translate(_ESCAPED) for cell in row)} |"
         for row in inspection.rows

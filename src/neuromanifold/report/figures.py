@@ -30,14 +30,13 @@ _GROWTH = (
 )
 _SPECTRUM = (
     "Singular values of the Jacobian in float64. A rank read off floating point depends on where "
-    "the line is drawn; the exact "
-    "rank does not."
+    "the line is drawn."
 )
 _KERNEL = (
     "Square roots of the eigenvalues of the tangent kernel in float64; what is below about 1e-8 "
     "of the largest is rounding."
 )
-_APART = " The exact rank does not depend on them."
+_APART = " The exact rank does not depend on it."
 _BOTTLENECK = (
     "A layer in the bottleneck (shaded) has as many singular values near 1 as the bottleneck's "
     "rank, and the others are near 0. Deep networks trained with L2 regularisation look like this."
@@ -89,8 +88,8 @@ def spectrum_figure(found: Inspection) -> str:
     chart = Chart(
         "Singular values", alt, "index, largest first", "singular value", drawn, rules, log=wide
     )
-    kernel = _KERNEL + (_APART if found.exact is not None else "")
-    return figure(chart, (kernel if found.float64 is None else _SPECTRUM) + below)
+    caption = _KERNEL if found.float64 is None else _SPECTRUM
+    return figure(chart, caption + (_APART if found.exact is not None else "") + below)
 
 
 def _rank(found: Inspection, count: int) -> int:
@@ -232,7 +231,10 @@ def ranks_figure(found: Inspection) -> str:
         ("most that the weights' shape allows", [min(layer.shape) for layer in layers]),
         ("rank of the weights", [int(layer.weight) for layer in layers]),
         ("rank of what the layer gives", [int(layer.representation) for layer in layers]),
-        ("its stable rank", [round(stable_rank(layer.representation), 2) for layer in layers]),
+        (
+            "stable rank of what it gives",
+            [round(stable_rank(layer.representation), 2) for layer in layers],
+        ),
     ]
     styles = (("soft", True), ("c1", False), ("c3", False), ("c2", True))
     series = tuple(
@@ -265,7 +267,7 @@ def ranks_figure(found: Inspection) -> str:
         f"<details><summary>{len(layers)} layers, one by one</summary><div class=scroll>"
         f"<table><thead><tr><th>layer</th>{heads}</tr></thead><tbody>{rows}</tbody></table></div></details>"
     )
-    caption = f"{_RANKS} Seen on {found.ranks.samples:,} of the samples."
+    caption = f"{_RANKS} Measured at {found.ranks.samples:,} samples."
     unseen = "; ".join(found.ranks.left_out)
     besides = f"<p class=soft>Not looked at: {html.escape(unseen)}.</p>" if unseen else ""
     return figure(chart, caption) + table + besides + _cuts_figure(found.ranks)
@@ -309,7 +311,10 @@ def _cuts_figure(ranks: RanksAlong) -> str:
         series,
         from_zero=True,
     )
-    return figure(chart, f"{_CUTS} At {ranks.jacobians_at:,} of the samples, the largest rank.")
+    return figure(
+        chart,
+        f"{_CUTS} Measured at {ranks.jacobians_at:,} samples; the largest rank is shown.",
+    )
 
 
 def curve_figure(found: Inspection) -> str:

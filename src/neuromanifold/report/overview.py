@@ -12,6 +12,7 @@ from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics.palette import LIGHT, gathered
 from neuromanifold.numerics.results import counted
 from neuromanifold.report.terms import marked
+from neuromanifold.symmetry.reduction.narrowing import Narrowed
 
 _STATES = (
     ("switching", "s3", "#0072b2"), ("always on, so linear", "on", "#00805d"), ("constant", "c5", "#56b4e9"),
@@ -82,12 +83,12 @@ def network_figure(found: Inspection) -> str:
         return ""
     after = _after(found, before)
     panels = (
-        [("now", before), ("equivalent smaller network", after)] if after else [("now", before)]
+        [("now: ", before), ("equivalent smaller network: ", after)] if after else [("", before)]
     )
     largest = max(1, *(column.size for column in before))
     drawn = ""
     for title, columns in panels:
-        heading = f"{title}: {sum(column.size for column in columns):,} {found.units}"
+        heading = f"{title}{sum(column.size for column in columns):,} {found.units}"
         drawn += (
             f'<svg viewBox="0 0 {_PANEL:.0f} {_TALL + _TOP + 26:.0f}" role="img" '
             f'aria-label="{html.escape(_alt(title, columns))}">'
@@ -108,7 +109,7 @@ def network_figure(found: Inspection) -> str:
 
 def _alt(title: str, columns: Sequence[_Column]) -> str:
     listed = "; ".join(f"{column.name} {column.size}" for column in columns)
-    return f"The network {title}, units by layer: {listed}."
+    return f"The network, {title}units by layer: {listed}."
 
 
 def _columns(found: Inspection) -> list[_Column]:
@@ -123,7 +124,7 @@ def _removed(found: Inspection, index: int, status: LayerUnits) -> dict[str, int
     counts: dict[str, int] = {}
     for removal in removed:
         name = str(removal.layer).removesuffix(".weight").removesuffix(".bias")
-        if removal.what == "neuron" and (removal.layer == index or name == status.name):
+        if removal.what != "parameter" and (removal.layer == index or name == status.name):
             counts[removal.reason] = counts.get(removal.reason, 0) + removal.count
     return counts
 
@@ -150,9 +151,13 @@ def _after(found: Inspection, before: Sequence[_Column]) -> list[_Column]:
     statuses = found.layers or ()
     if net is not None and len(net.widths) - 2 != len(before):
         return [_Column(f"layer {k}", (0, w, 0, 0, 0)) for k, w in enumerate(net.widths[1:-1], 1)]
-    fewer = [sum(_removed(found, k, status).values()) for k, status in enumerate(statuses, 1)]
-    if sum(fewer) != found.reduction.neurons_saved:
-        return []  # a removal names weights that no drawn layer is named after
+    whole = found.reduction.whole
+    if whole is not None:
+        fewer = [gone for status in statuses if (gone := _gone(whole, status)) is not None]
+    else:
+        fewer = [sum(_removed(found, k, status).values()) for k, status in enumerate(statuses, 1)]
+    if len(fewer) < len(before) or (whole is None and sum(fewer) != found.reduction.neurons_saved):
+        return []  # what went cannot be told for each layer that is drawn
     columns = []
     for column, gone in zip(before, fewer, strict=True):
         kept = list(column.counts)
@@ -161,6 +166,19 @@ def _after(found: Inspection, before: Sequence[_Column]) -> list[_Column]:
             kept[state], gone = kept[state] - taken, gone - taken
         columns.append(_Column(column.name, tuple(kept)))
     return columns
+
+
+def _gone(whole: Narrowed, status: LayerUnits) -> int | None:
+    """How many units of a layer went, by the places that its bias or weight lost, whatever the
+    steps are named after; None where that does not say.
+    """
+    for name in (f"{status.name}.bias", f"{status.name}.weight", status.name):
+        if name in whole.names:
+            k = whole.names.index(name)
+            axes = zip(whole.shapes[k], whole.kept[k], strict=True)
+            left = {len(kept) for size, kept in axes if size == status.cells}
+            return status.cells - left.pop() if len(left) == 1 else None
+    return None
 
 
 def _panel(title: str, columns: Sequence[_Column], largest: int) -> str:
@@ -258,7 +276,7 @@ def _shrink(found: Inspection) -> Iterator[str]:
     yield (
         f"<b>Shrink it.</b> {left:,} of {found.n_params:,} parameters compute the same on "
         f"{found.n_reduced:,} samples: <code>neuromanifold reduce MODEL DATA</code>, "
-        '<code>nm.reduce_width(f, params, x)</code>, or <a href="#reduction">what goes</a>.'
+        '<code>nm.reduce_width(f, params, x)</code>; see <a href="#reduction">what goes</a>.'
     )
 
 
@@ -281,8 +299,9 @@ def _data(found: Inspection) -> Iterator[str]:
     rank = int(found.dimension)
     if rank == found.rows_of_jacobian:
         yield (
-            f"<b>More samples.</b> The rank is all that {counted(found.n_samples, 'sample')} with "
-            f"{counted(found.n_outputs, 'output')} each can show."
+            f"<b>More samples.</b> {counted(found.n_samples, 'sample')} with "
+            f"{counted(found.n_outputs, 'output')} each allow no rank above {rank:,}: more samples may "
+            "show more."
         )
     elif found.account is not None and found.account.chain[2] > rank:
         yield (

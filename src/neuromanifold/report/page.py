@@ -60,8 +60,8 @@ def render(
     timeline: Timeline | None = None,
     command: str = "",
 ) -> str:
-    """The page as a string; every name from outside is escaped, and the page forbids any script
-    but its own.
+    """Return the page as a string; every name from outside is escaped, and the page forbids any
+    script but its own.
 
     `inspection` is what `nm.inspect` returned, `title` the page's headline, `timeline` a training
     to show beside it, `command` what made the page.

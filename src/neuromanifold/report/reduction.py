@@ -23,14 +23,17 @@ _LARGEST = 600_000  # bytes of weights in a page that is to stay small
 def reduction_section(found: Inspection) -> str:
     """What went and why, how far the outputs moved, and the weights."""
     reduction = found.reduction
-    if reduction is None or not reduction.neurons_saved:
+    if reduction is None or not reduction.parameters_saved:
         return ""
     removed = "".join(f"<li>{html.escape(str(removal))}</li>" for removal in reduction.removed)
     net, share = perceptron(reduction.net), 100 * reduction.parameters_saved / found.n_params
+    noun = "channel" if found.units == "channels" else "unit"
     shape = (
-        f"{counted(reduction.neurons_saved, 'channel' if found.units == 'channels' else 'unit')} fewer"
-        if net is None
-        else f"the widths <code>{_widths(net)}</code>"
+        f"the widths <code>{_widths(net)}</code>"
+        if net is not None
+        else f"{counted(reduction.neurons_saved, noun)} fewer"
+        if reduction.neurons_saved
+        else f"as many {noun}s"
     )
     return (
         f"<p>The {linked('reduction', 'reduction')} has {shape} and "

@@ -96,6 +96,7 @@ svg .inner { overflow: hidden; } svg text { fill: var(--ink); font: 11.5px syste
 .grid line { stroke: var(--line); } .frame { fill: none; stroke: var(--soft); }
 .line, .step { fill: none; stroke: var(--k); stroke-width: 1.8; stroke-linejoin: round; }
 path.dashed { stroke-dasharray: 5 4; stroke-width: 1.3; }
+path.hidden { stroke-width: 6; opacity: .45; }
 .points { fill: none; stroke: var(--k); stroke-width: 4.2; stroke-linecap: round; }
 path.rule { fill: none; stroke: var(--k); stroke-dasharray: 4 3; } .band { fill: var(--k); opacity: .25; }
 .bar > rect[class] { fill: var(--k); }

@@ -39,8 +39,8 @@ def print_inspection(inspection: Inspection) -> None:
 
 @contextlib.contextmanager
 def numbers(json: Path | None, *read: str | None) -> Generator[Callable[[Inspection], None]]:
-    """A function that writes an inspection as JSON; where it goes to standard output (`-`), all
-    else goes to standard error.
+    """Return a function that writes an inspection as JSON; where it goes to standard output (`-`),
+    all else goes to standard error.
 
     `json` is the file; it is refused where it is one of those that were `read`.
     """

@@ -19,7 +19,7 @@ TERMS = {
     "the rank depends on the threshold",
     "singular value": "how far the outputs on the sample move when the parameters move by one in its "
     "direction",
-    "parameter without effect": "its column of the Jacobian is zero: every path through it is shut on "
+    "parameter without effect": "its column of the Jacobian is zero: every path through it is closed on "
     "the whole sample",
     "symmetry": "a change of the parameters that does not change the function, on the sample or "
     "everywhere",
@@ -37,7 +37,8 @@ TERMS = {
     "always off": "the unit's input is not positive at any sample looked at: it could be removed",
     "dead channel": "a channel that is off at every pixel of every sample looked at",
     "inactive neurons": "weights into or out of a unit that is off at every sample",
-    "closed paths": "every path through the parameter passes a unit that is off at every sample",
+    "closed paths": "every path through the parameter passes a unit, or one entry of a channel, that "
+    "is off at every sample",
     "scalings": "multiply the weights into a ReLU unit by c > 0 and divide the weights out of it by "
     "c: the function stays the same",
     "linear neurons": "units that are always on are linear; any invertible mixture of them gives the "

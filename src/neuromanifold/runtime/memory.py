@@ -17,8 +17,8 @@ _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def memory_budget(memory: int | float | str | None = None, *, device: bool = False) -> int:
-    """Bytes that temporaries may take: `memory`, else `$NEUROMANIFOLD_MEMORY`, else min(2 GiB, a
-    quarter of the machine).
+    """Return the bytes that temporaries may take: `memory`, else `$NEUROMANIFOLD_MEMORY`, else
+    min(2 GiB, a quarter of the machine).
 
     `device=True` is for temporaries of JAX: where its default device is an accelerator, half
     of that one's memory.

@@ -22,11 +22,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.graph.reading import evaluated
-from neuromanifold.models.arguments import Model, Samples, check_model, check_target
+from neuromanifold.models.arguments import Model, Samples, Targets, check_model, check_target
 from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics.precision import arithmetic, promote
-from neuromanifold.numerics.randomness import host_generator
+from neuromanifold.numerics.randomness import Key, host_generator
 from neuromanifold.numerics.results import Array, Result, follows
 from neuromanifold.numerics.validation import check_params, refuse_tracers, sample_arrays
 from neuromanifold.symmetry.account.rules import FOLDED, SCALED, structural_symmetries
@@ -53,7 +53,7 @@ _SAME = 1e-9  # of f's largest value
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Move(Result):
-    """What was done to one hidden axis: place i is b's place `order[i]`, times `factors[s, i]` in
+    """What was done to one hidden axis: position i is b's position `order[i]`, times `factors[s, i]` in
     slot s, an axis of the leaf `parameters[s]`; inside the head `head`, counted from 0 as a counts
     them, where each head has an order of its own.
     """
@@ -65,11 +65,11 @@ class Move(Result):
 
     @property
     def moved(self) -> int:
-        """How many places went elsewhere."""
+        """How many positions went elsewhere."""
         return int((self.order != np.arange(len(self.order))).sum())
 
     def headline(self) -> str:
-        """How many places moved, flipped and were scaled."""
+        """Return how many positions moved, flipped and were scaled."""
         flipped = int((self.factors < 0).any(axis=0).sum())
         scaled = int((np.abs(np.abs(self.factors) - 1) > 10 * _STILL).any(axis=0).sum())
         own = " ".join(dict.fromkeys(self.parameters))
@@ -99,7 +99,7 @@ class Barrier(Result):
         return Change(*heights)
 
     def headline(self) -> str:
-        """Both heights."""
+        """Return both heights."""
         return f"{self.height.before:.4g} → {self.height.after:.4g}"
 
 
@@ -128,7 +128,7 @@ class Match(Result):
     left_out: tuple[str, ...]
 
     def headline(self) -> str:
-        """The distances."""
+        """Return the distances."""
         return (
             f"distance {self.distance.before:.4g} → {self.distance.after:.4g}, f moved by "
             f"{self.deviation:.1g}"
@@ -157,11 +157,12 @@ class Match(Result):
         )
 
     def path(self, t: Any) -> Any:
-        """(1 − t) a + t g(b)."""
+        """Return (1 − t) a + t g(b)."""
         return _between(self.a, self.params, t)
 
-    def barrier(self, x: Any, y: Any, *, loss: Loss = mse, points: int = 11) -> Barrier:
-        """The losses along the straight paths from a to b and from a to g(b), in float64."""
+    def barrier(self, x: Samples, y: Targets, *, loss: Loss = mse, points: int = 11) -> Barrier:
+        """Return the losses at `points` points of the straight paths from a to b and from a to g(b), in
+        float64."""
         if not isinstance(points, int) or points < 3:
             raise ValueError(f"`points` is {points!r}; pass a whole number, 3 or more.")
         t = np.linspace(0.0, 1.0, points)
@@ -192,13 +193,13 @@ def match(
     x: Samples | None = None,
     other: Model | None = None,
     starts: int = 8,
-    key: Any = None,
+    key: Key = None,
 ) -> Match:
-    """The element g of the symmetries of `f` that brings `b` nearest to `a`: min ‖a − g b‖.
+    """Return the element g of the symmetries of `f` that brings `b` nearest to `a`: min ‖a − g b‖.
 
-    g permutes the places of every hidden axis (units, channels, residual streams, heads, as
+    g permutes the positions of every hidden axis (units, channels, residual streams, heads, as
     `symmetry_group(f, a, x)` reads them from the graph), flips signs where odd or even bends allow,
-    and multiplies homogeneous places by positive factors (`channel_scalings`). One axis after the
+    and multiplies homogeneous positions by positive factors (`channel_scalings`). One axis after the
     other is brought to its optimum, an assignment whose entries are minimised over signs and
     factors, until nothing gains. That is the global minimum for one hidden axis; for several it is
     a local one that depends on the start, so that the search starts from the identity and `starts`

@@ -42,7 +42,7 @@ def output_hessian_norm(
     rtol: float = 1e-6,
     dtype: Any = np.float64,
 ) -> Float[Any, " n"]:
-    """‖∇²_θ f_output(x_i)‖, the spectral norm of the output's Hessian at each sample.
+    """Return ‖∇²_θ f_output(x_i)‖, the spectral norm of the output's Hessian at each sample.
     [teleport, Eq. 19]
 
     By Lanczos on Hessian–vector products, in float64 (`dtype="float32"` on request), also under

@@ -8,12 +8,12 @@ import xarray as xr
 from neuromanifold_papers.output import PALETTE
 
 
-def _subplots(columns: int) -> Any:
+def _subplots(columns: int, rows: int = 1, width: float = 5.2) -> Any:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(5.2 * columns, 3.8), layout="constrained")
-    axes = np.atleast_1d(np.asarray(figure.subplots(1, columns)))
-    for axis in axes:
+    figure = Figure(figsize=(width * columns, 3.8 * rows), layout="constrained")
+    axes = np.atleast_1d(np.asarray(figure.subplots(rows, columns)))
+    for axis in axes.flat:
         axis.spines[["top", "right"]].set_visible(False)
     return figure, axes
 
@@ -81,23 +81,50 @@ def label_noise(data: xr.Dataset) -> Any:
 
 
 def grokking(data: xr.Dataset) -> Any:
-    """Accuracies, and functional dimension and effective rank, with and without weight decay."""
-    figure, axes = _subplots(3)
+    """Accuracies along training; functional dimension and effective rank at the three moments."""
+    figure, axes = _subplots(3, width=4.2)
+    _accuracies_and_ranks(axes, data)
+    return figure
+
+
+def _accuracies_and_ranks(axes: Any, data: xr.Dataset) -> None:
+    """Three panels: accuracies; functional dimension and effective rank when a run fits, when it
+    generalises, and at the end.
+    """
+    _accuracies(axes[0], data)
+    place = np.arange(data.sizes["moment"])
+    titles = ("functional dimension on all pairs", "effective rank of the kernel")
+    names = ("functional_dimension", "effective_rank")
+    for axis, name, title in zip(axes[1:], names, titles, strict=True):
+        for k, decay in enumerate(data.weight_decay.values):
+            values, shifted = data[name].sel(weight_decay=decay), place + 0.04 * (2 * k - 1)
+            axis.plot(
+                shifted, values.mean("run"), "o-", color=PALETTE[k], markersize=4,
+                label=f"weight decay {decay:g}: mean, each run",
+            )  # fmt: skip
+            axis.plot(shifted, values.transpose("moment", "run"), color=PALETTE[k], alpha=0.35, linewidth=0.8)  # fmt: skip
+        axis.set_xticks(place, data.moment.values)
+        axis.set_ylabel(title)
+        _from_zero(axis)  # ranks that hardly fall must not look as if they did
+    axes[1].legend(frameon=False, fontsize=9, loc="lower left")
+
+
+def _accuracies(axis: Any, data: xr.Dataset) -> None:
+    """Means over runs, on the pairs fitted (dashed) and held out, with the range of the latter."""
     for k, decay in enumerate(data.weight_decay.values):
         at, name = data.sel(weight_decay=decay), f"weight decay {decay:g}"
-        _mean_and_runs(axes[0], data.epoch, at.held_out, PALETTE[k], f"held out, {name}")
-        axes[0].plot(data.epoch, at.accuracy.mean("run"), "--", color=PALETTE[k], label=f"fitted, {name}")  # fmt: skip
-        _mean_and_runs(axes[1], data.epoch, at.functional_dimension, PALETTE[k], name)
-        _mean_and_runs(axes[2], data.epoch, at.effective_rank, PALETTE[k], name)
-    for axis, label in zip(
-        axes, ("accuracy", "functional dimension on all pairs", "effective rank of the kernel"),
-        strict=True,
-    ):  # fmt: skip
-        axis.set_xlabel("epoch")
-        axis.set_ylabel(label)
-        axis.set_ylim(bottom=0)  # ranks that hardly fall must not look as if they did
-        axis.legend(frameon=False, fontsize=8)
-    return figure
+        axis.plot(
+            data.epoch, at.accuracy.mean("run"), "--", color=PALETTE[k], label=f"fitted, {name}"
+        )
+        _mean_and_runs(axis, data.epoch, at.held_out, PALETTE[k], f"held out, {name}")
+    axis.set_xlabel("epoch")
+    axis.set_ylabel("accuracy, mean and range of runs")
+    axis.set_ylim(0, 1.05)
+    axis.legend(frameon=False, fontsize=9, loc="center right")
+
+
+def _from_zero(axis: Any) -> None:
+    axis.set_ylim(0, 1.08 * axis.get_ylim()[1])
 
 
 def _interval(values: xr.DataArray) -> Any:
@@ -109,13 +136,10 @@ def _interval(values: xr.DataArray) -> Any:
 
 
 def real_tasks(data: xr.Dataset) -> Any:
-    """A row for each network. Functional dimension and effective rank on each task; functional
-    dimension along training; learning coefficients, hollow where chains do not agree.
+    """A row for each network: functional dimension and effective rank on each task; learning
+    coefficients, hollow where chains do not agree.
     """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(15.5, 7.0), layout="constrained")
-    grid = figure.subplots(data.sizes["network"], 4)
+    figure, grid = _subplots(3, data.sizes["network"], width=4.4)
     shares = data.sizes["share"]
     place = np.arange(data.sizes["task"]) + 0.7 * (np.arange(data.sizes["task"]) >= shares)
     ticks = [str(name).replace(" random", "") for name in data.task.values]
@@ -125,39 +149,27 @@ def real_tasks(data: xr.Dataset) -> Any:
         _by_task(row[0], place - 0.06, at["sample"], shares, PALETTE[0], "on the sample")
         _by_task(row[0], place + 0.06, at["other inputs"], shares, PALETTE[1], "on other inputs")
         row[0].set_ylabel(f"{network} network\nfunctional dimension")
-        _by_task(row[1], place, at["effective rank"], shares, PALETTE[0], "after training")
+        _by_task(row[1], place, at["effective rank"], shares, PALETTE[0], "on the sample")
         row[1].set_ylabel("effective rank of the kernel")
         for axis in row[:2]:
             axis.set_xticks(place, ticks)
             axis.set_xlabel("share of random labels  |  degree of labels")
-        chosen = (0, shares - 1, data.sizes["task"] - 1)
-        for k, task in enumerate(chosen):
-            values = at["sample"].isel(task=task)
-            row[2].errorbar(
-                data.epoch + 0.012 * (k - 1) * float(data.epoch[-1]), values.mean("run"),
-                yerr=_interval(values), fmt="o-", color=PALETTE[k], capsize=3, markersize=4,
-                label=str(data.task.values[task]).replace("random", "random labels"),
-            )  # fmt: skip
-        row[2].set_xlabel("epoch")
-        row[2].set_ylabel("functional dimension on the sample")
         for end in range(2):
             for run in range(data.sizes["walker"]):
                 one = at.isel(ends=end, walker=run)
-                row[3].errorbar(
-                    end + 0.08 * (run - (data.sizes["walker"] - 1) / 2), one.value, yerr=2 * one.error,
+                row[2].errorbar(
+                    end + 0.12 * (run - (data.sizes["walker"] - 1) / 2), one.value, yerr=2 * one.error,
                     fmt="o", color=PALETTE[0], markerfacecolor="none" if one.doubted else PALETTE[0],
                     capsize=2,
                 )  # fmt: skip
-        row[3].set_xticks([0, 1], ["true labels", "random labels"])
-        row[3].set_xlim(-0.5, 1.5)
-        row[3].set_ylabel("learning coefficient ± 2 s.e.")
+        row[2].set_xticks([0, 1], ["true labels", "random labels"])
+        row[2].set_xlim(-0.5, 1.5)
+        row[2].set_ylabel("learning coefficient ± 2 s.e.")
         for axis in row:
-            axis.set_ylim(0, 1.08 * axis.get_ylim()[1])
-    grid[0, 0].legend(frameon=False, fontsize=8, loc="lower left")
-    grid[0, 2].legend(frameon=False, fontsize=8, loc="lower left")
-    grid[0, 3].set_title("hollow: chains do not agree", fontsize=9)
-    for axis in grid.flat:
-        axis.spines[["top", "right"]].set_visible(False)
+            _from_zero(axis)
+    grid[0, 0].legend(frameon=False, fontsize=9, loc="lower left")
+    if bool(data.doubted.any()):
+        grid[0, 2].set_title("hollow: the chains do not agree", fontsize=9)
     return figure
 
 
@@ -177,41 +189,25 @@ def _by_task(
 
 
 def adding(data: xr.Dataset) -> Any:
-    """Accuracies along training; functional dimension, effective rank and learning coefficient at
-    the moments when a run fits, when it generalises, and at the end.
-    """
-    figure, axes = _subplots(4)
-    for k, decay in enumerate(data.weight_decay.values):
-        at, name = data.sel(weight_decay=decay), f"weight decay {decay:g}"
-        _mean_and_runs(axes[0], data.epoch, at.held_out, PALETTE[k], f"held out, {name}")
-        axes[0].plot(data.epoch, at.accuracy.mean("run"), "--", color=PALETTE[k], label=f"fitted, {name}")  # fmt: skip
-        for axis, name in zip(axes[1:3], ("functional_dimension", "effective_rank"), strict=True):
-            values = at[name]
-            place = np.arange(data.sizes["moment"])
-            axis.plot(place, values.transpose("moment", "run"), color=PALETTE[k], alpha=0.3, linewidth=0.8)  # fmt: skip
-            axis.errorbar(
-                place + 0.04 * (2 * k - 1), values.mean("run"), yerr=_interval(values), fmt="o-",
-                color=PALETTE[k], capsize=3, markersize=4, label=f"weight decay {decay:g}",
-            )  # fmt: skip
-            axis.set_xticks(place, data.moment.values)
+    """The panels of `grokking`, and learning coefficients when a run fits and at the end."""
+    figure, grid = _subplots(2, 2)
+    _accuracies_and_ranks(grid.flat[:3], data)
+    axis = grid[1, 1]
     for run in range(data.sizes["run"]):
         one = data.isel(run=run)
-        axes[3].plot([0, 1], one.value, "-", color=PALETTE[1], alpha=0.4)
+        place = np.arange(2) + 0.06 * (run - (data.sizes["run"] - 1) / 2)
+        axis.plot(place, one.value, "-", color=PALETTE[1], alpha=0.4)
         for end in range(2):
-            hollow = bool(one.doubted[end])
-            axes[3].plot(end, one.value[end], "o", color=PALETTE[1], markerfacecolor="none" if hollow else PALETTE[1])  # fmt: skip
-    axes[3].set_xticks([0, 1], data.ends.values)
-    axes[3].set_xlim(-0.5, 1.5)
-    axes[3].set_ylabel("learning coefficient, weight decay 1")
-    axes[0].set_xlabel("epoch")
-    axes[0].set_ylabel("accuracy")
-    axes[1].set_ylabel("functional dimension on all pairs")
-    axes[2].set_ylabel("effective rank of the kernel")
-    axes[3].set_title("hollow: the chains do not agree", fontsize=8)
-    axes[0].legend(frameon=False, fontsize=8)
-    axes[1].legend(frameon=False, fontsize=8, loc="lower left")
-    for axis in axes[1:]:
-        axis.set_ylim(bottom=0)
+            axis.errorbar(
+                place[end], one.value[end], yerr=2 * one.error[end], fmt="o", color=PALETTE[1],
+                markerfacecolor="none" if one.doubted[end] else PALETTE[1], capsize=2,
+            )  # fmt: skip
+    axis.set_xticks([0, 1], data.ends.values)
+    axis.set_xlim(-0.5, 1.5)
+    axis.set_ylabel("learning coefficient ± 2 s.e.,\nwith weight decay")
+    if bool(data.doubted.any()):
+        axis.set_title("hollow: the chains do not agree", fontsize=9)
+    _from_zero(axis)
     return figure
 
 

@@ -48,7 +48,7 @@ def transformer(params: Any, x: Any) -> Any:
     embedding, attention, perceptron, last = params.values()
     patches = x.reshape(-1, 2, 4, 2, 4).transpose(0, 1, 3, 2, 4).reshape(-1, 4, 16)
     h = patches @ embedding["weight"] + embedding["bias"] + embedding["position"]
-    return _block(attention, perceptron, h).reshape(len(x), -1) @ last["weight"] + last["bias"]
+    return _block(attention, perceptron, h, h).reshape(len(x), -1) @ last["weight"] + last["bias"]
 
 
 def adder(params: Any, x: Any) -> Any:
@@ -56,8 +56,8 @@ def adder(params: Any, x: Any) -> Any:
     embedding, attention, perceptron, last = params.values()
     numbers = x.reshape(len(x), 2, -1) @ embedding["weight"] + embedding["position"]
     read = jnp.broadcast_to(embedding["read"], (len(x), 1, numbers.shape[-1]))
-    h = _block(attention, perceptron, jnp.concatenate([numbers, read], axis=1))
-    return h[:, -1] @ last["weight"]
+    h = _block(attention, perceptron, read, jnp.concatenate([numbers, read], axis=1))
+    return h[:, 0] @ last["weight"]
 
 
 def adder_shapes(modulus: int, width: int) -> dict[str, dict[str, tuple[int, ...]]]:
@@ -75,11 +75,13 @@ def adder_shapes(modulus: int, width: int) -> dict[str, dict[str, tuple[int, ...
     }  # fmt: skip
 
 
-def _block(attention: Any, perceptron: Any, h: Any) -> Any:
-    q, k, v = (jnp.einsum("ntd,dhe->nhte", h, attention[name]) for name in "qkv")
+def _block(attention: Any, perceptron: Any, reading: Any, tokens: Any) -> Any:
+    """The stream of the tokens `reading` after they attended to `tokens` and passed the perceptron."""
+    q = jnp.einsum("nsd,dhe->nhse", reading, attention["q"])
+    k, v = (jnp.einsum("ntd,dhe->nhte", tokens, attention[name]) for name in "kv")
     scores = jnp.einsum("nhse,nhte->nhst", q, k) / np.sqrt(q.shape[-1])
     seen = jnp.einsum("nhst,nhte->nhse", jax.nn.softmax(scores, axis=-1), v)
-    h = h + jnp.einsum("nhse,hed->nsd", seen, attention["o"])
+    h = reading + jnp.einsum("nhse,hed->nsd", seen, attention["o"])
     inner = jax.nn.relu(h @ perceptron["up"] + perceptron["inner"])
     return h + inner @ perceptron["down"] + perceptron["bias"]
 
@@ -107,11 +109,23 @@ def _fan_in(leaf: str, layer: dict[str, tuple[int, ...]]) -> int:
     return int(np.prod(layer[leaf][:-1])) if leaf in ("weight", "o") else layer[leaf][0]
 
 
+class MissingData(Exception):
+    """A data set is not on this machine; the text says how to get it."""
+
+
+def load(name: str) -> nm.data.Dataset:
+    """The data set called `name`; a missing file or package becomes `MissingData`."""
+    try:
+        return nm.data.load(name)
+    except (FileNotFoundError, ModuleNotFoundError) as error:
+        raise MissingData(str(error)) from error
+
+
 def images(name: str) -> tuple[np.ndarray, np.ndarray]:
     """8×8 pixels, flat, of mean 0 and variance 1, and classes: the digits of scikit-learn, or the
     10,000 test images of Fashion-MNIST with two black pixels around them, averaged over 4×4.
     """
-    data = nm.data.load({"digits": "digits", "Fashion-MNIST": "fashion_mnist_test"}[name])
+    data = load({"digits": "digits", "Fashion-MNIST": "fashion_mnist_test"}[name])
     x = np.asarray(data.x)
     if name == "Fashion-MNIST":
         padded = np.pad(x.reshape(-1, 28, 28), ((0, 0), (2, 2), (2, 2)))

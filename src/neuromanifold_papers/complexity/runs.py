@@ -25,6 +25,7 @@ from neuromanifold.dynamics.training import train
 from neuromanifold.models.mlp import MLP
 from neuromanifold.regions.bounds import region_bound
 from neuromanifold.regions.patterns import sampled_regions
+from neuromanifold.runtime.progress import count_steps
 from neuromanifold.tangent.rank.dimension import functional_dimension, single_precision_rank
 from neuromanifold_papers.output import REMEDY, read_data, save_data
 
@@ -201,7 +202,7 @@ def with_ranks(
     missing = np.isnan(values[RANKS[0]]) | (np.isnan(values["exact_dimension"]) & exact_due)
     due = [tuple(int(i) for i in place) for place in np.argwhere(missing)]
     written = time.monotonic()
-    for place in shown(due, progress, f"ranks, {experiment.name}"):
+    for place in watch(due, progress, f"ranks, {experiment.name}"):
         params = jax.tree.map(np.asarray, unravel(snapshots[place]))
         for name, value in ranks(net, params, x[place[0]], exact=exact_due[place[-1]]).items():
             values[name][place] = value
@@ -240,15 +241,12 @@ def ranks(net: MLP, params: Any, x: np.ndarray, *, exact: bool = True) -> dict[s
     }
 
 
-def shown(items: list[Any], progress: bool, what: str) -> Iterator[Any]:
-    """The items, with a progress bar on the terminal's error stream."""
-    if not progress:
-        yield from items
-        return
-    from rich.console import Console
-    from rich.progress import track
-
-    yield from track(items, description=what, console=Console(stderr=True))
+def watch(items: list[Any], progress: bool, what: str) -> Iterator[Any]:
+    """Yield the items, with a progress bar on the terminal's error stream."""
+    with count_steps(progress, what, len(items)) as advance:
+        for item in items:
+            yield item
+            advance()
 
 
 def samples() -> dict[str, Any]:
@@ -277,7 +275,7 @@ def initial(name: str, seeds: int, out: Path, *, progress: bool = False) -> xr.D
     net = network(x.shape[1])
     params = net.init(key=jax.random.key(2025), runs=seeds)
     each = [jax.tree.map(lambda a, run=run: np.asarray(a[run]), params) for run in range(seeds)]
-    rows = [_initial_row(net, p, x) for p in shown(each, progress, f"initial networks, {name}")]
+    rows = [_initial_row(net, p, x) for p in watch(each, progress, f"initial networks, {name}")]
     columns = {key: ("seed", np.array([row[key] for row in rows])) for key in rows[0]}
     found = xr.Dataset(columns, attrs={"setup": setup, "samples": len(x)})
     save_data(found, out, f"initial_{name}")

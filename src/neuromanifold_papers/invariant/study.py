@@ -13,11 +13,11 @@ import xarray as xr
 
 from neuromanifold.models.mlp import MLP
 from neuromanifold.orbits.lattice import invariant_leaves
+from neuromanifold.runtime.progress import count_steps
 from neuromanifold_papers.blocks import Block, run_blocks
 from neuromanifold_papers.invariant import closure, dynamics, figures
 from neuromanifold_papers.invariant import findings as found
 from neuromanifold_papers.output import Claim, save_data, save_figure
-from neuromanifold_papers.progress import shown
 
 PAPER = "invariant"
 RECOVERED = 0.01
@@ -322,5 +322,5 @@ def reproduce(
 
 def _part(name: str, out: Path, scale: str, progress: bool) -> list[Claim]:
     steps = {"closure": len(closure.CLASSES), "recovery": len(SCALES[scale][3].samples)}
-    with shown(progress, f"{PAPER} {name}", steps.get(name, 1)) as note:
+    with count_steps(progress, f"{PAPER} {name}", steps.get(name, 1)) as note:
         return PARTS[name](out, scale, note)

@@ -15,9 +15,9 @@ import xarray as xr
 from neuromanifold import functionspace as fs
 from neuromanifold.functionspace.smoothness import exact_jacobian_rank
 from neuromanifold.models.convolution import LinearConvNet
+from neuromanifold.runtime.progress import count_steps
 from neuromanifold_papers.blocks import Block, run_blocks
 from neuromanifold_papers.output import Claim, save_data, save_figure
-from neuromanifold_papers.progress import shown
 from neuromanifold_papers.riemann import figures, flows, table
 from neuromanifold_papers.riemann.examples import RUNNING, all_examples
 from neuromanifold_papers.riemann.findings import all_findings
@@ -394,7 +394,7 @@ def reproduce(
 
 
 def _part(name: str, out: Path, scale: str, progress: bool) -> list[Claim]:
-    with shown(progress, f"riemann {name}", _steps(name, scale)) as note:
+    with count_steps(progress, f"riemann {name}", _steps(name, scale)) as note:
         return PARTS[name](out, scale, note)
 
 

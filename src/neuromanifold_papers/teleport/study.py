@@ -13,6 +13,7 @@ import numpy as np
 import xarray as xr
 
 from neuromanifold.runtime.checksummed import read_archive
+from neuromanifold.runtime.progress import open_bar
 from neuromanifold.symmetry.conservation.scales import ScaleSearch
 from neuromanifold.symmetry.groups.hadamard import HadamardGroup
 from neuromanifold_papers.blocks import Block, run_blocks
@@ -86,18 +87,14 @@ def _reporting(progress: bool) -> Generator[runs.Report]:
     if not progress:
         yield lambda what, fraction: None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with open_bar() as bar:
         tasks: dict[str, Any] = {}
 
         def report(what: str, fraction: float) -> None:
             family = what.partition(",")[0]
             if family not in tasks:
-                tasks[family] = bar.add_task(what, total=1.0)
-            bar.update(tasks[family], description=what, completed=fraction)
+                tasks[family] = bar.add_task(what, total=100)
+            bar.update(tasks[family], description=f"{what}, %", completed=round(100 * fraction))
 
         yield report
 

@@ -11,7 +11,8 @@ from neuromanifold_papers.output import read_data
 
 TINY = study.Scale(
     draws=4, seeds=2, noises=(0.0, 1.0), fitted=5, modulus=3, hidden=4, grokking=4, wave=20,
-    shares=(0.0, 1.0), degrees=(1, 2), pictures=12, learned=2, walks=4, walkers=2, width=4, adding=4,
+    shares=(0.0, 1.0), degrees=(1, 2), pictures=12, learned=2, looks=2, walks=4, walkers=2, width=4, gain=1.0, share=0.8,
+    decay=1.0, adding=4,
 )  # fmt: skip
 
 
@@ -74,3 +75,18 @@ def test_bad_choices_are_named(tmp_path):
         study.reproduce(tmp_path, scale="huge")
     with pytest.raises(ValueError, match="this study has the figures 1 to 7, and digits"):
         study.reproduce(tmp_path, figure=8)
+
+
+def test_only_a_missing_data_set_is_called_one(tmp_path, monkeypatch):
+    def missing(_):
+        raise FileNotFoundError("`fashion_mnist_test` is not here; fetch it.")
+
+    def measure(_):
+        raise FileNotFoundError("a scratch file is gone")
+
+    monkeypatch.setattr(nm.data, "load", missing)
+    [claim] = study.reproduce(tmp_path, figure=6, progress=False)["claims"]
+    assert claim["claim"] == "needs its data set" and "fetch it" in claim["measured"]
+    monkeypatch.setitem(study.FIGURES, 3, (measure, None))
+    with pytest.raises(FileNotFoundError, match="a scratch file is gone"):
+        study.reproduce(tmp_path, figure=3, progress=False)

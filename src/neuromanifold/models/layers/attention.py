@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from neuromanifold.models.layers.base import AbstractLayer, Shape, check_deviations, check_features
+from neuromanifold.numerics.randomness import Key
 
 
 class AttentionParams(NamedTuple):
@@ -66,16 +67,16 @@ class Attention(AbstractLayer):
         return self.key_features or self.features, self.value_features or self.features
 
     def output_shape(self, shape: Shape) -> Shape:
-        """The same positions, `features` channels."""
+        """Return `shape` with `features` channels."""
         if len(shape) < 2:
             raise ValueError(
                 f"`input_shape` reaches Attention as {shape}; attention needs positions and "
-                "channels."
+                "channels: pass (positions, …, channels)."
             )
         return (*shape[:-1], self.features)
 
-    def draw(self, key: Any, shape: Shape, scaling: str) -> AttentionParams:
-        """All matrices standard normal, or with their standard deviations in standard scaling."""
+    def draw(self, key: Key, shape: Shape, scaling: str) -> AttentionParams:
+        """Draw all matrices standard normal, or with their standard deviations where `scaling` is standard."""
         channels, (keys, values), heads = shape[-1], self.widths, self.heads
         std = self._factors(channels) if scaling == "standard" else _Factors(1.0, 1.0, 1.0, 1.0)
         keyed = dict(zip(AttentionParams._fields, jax.random.split(key, 5), strict=True))
@@ -92,7 +93,7 @@ class Attention(AbstractLayer):
         )
 
     def apply(self, params: Any, x: Any, scaling: str) -> Any:
-        """Softmax over all positions of the sample."""
+        """Return the attention's outputs: a softmax over all positions of the sample."""
         std = self._factors(x.shape[-1]) if scaling == "ntk" else _Factors(1.0, 1.0, 1.0, 1.0)
         flat = x.reshape(len(x), prod(x.shape[1:-1]), x.shape[-1])
         keys = jnp.einsum("npc,hkc->nhpk", flat, params.key)

@@ -27,15 +27,15 @@ class AbstractLayer(abc.ABC):
 
     @abc.abstractmethod
     def output_shape(self, shape: Shape) -> Shape:
-        """The shape of one sample after the layer."""
+        """Return the shape of one sample after the layer, `shape` being that before it."""
 
     @abc.abstractmethod
     def apply(self, params: Any, x: Any, scaling: str) -> Any:
-        """The layer's outputs at the samples (n, *shape)."""
+        """Return the layer's outputs at the samples `x` (n, *shape); `scaling` is `standard` or `ntk`."""
 
     def draw(self, key: Any, shape: Shape, scaling: str) -> Any:
-        """Parameters in float32 for samples of that shape; nothing for a layer without
-        parameters.
+        """Draw parameters in float32 for samples of shape `shape`, as `scaling` says; nothing for a layer
+        without parameters.
         """
         return ()
 

@@ -7,6 +7,7 @@ import jax
 
 from neuromanifold.models.activation import Activation, Mixed, activation_named, apply_activation
 from neuromanifold.models.layers.base import AbstractLayer, Shape
+from neuromanifold.numerics.randomness import Key
 
 Given = AbstractLayer | Activation | Mixed | str
 
@@ -18,7 +19,7 @@ class Elementwise(AbstractLayer):
     activation: Activation | Mixed
 
     def output_shape(self, shape: Shape) -> Shape:
-        """Return the shape, which stays."""
+        """Return `shape` as it is."""
         if isinstance(self.activation, Mixed) and self.activation.width != shape[-1]:
             raise ValueError(
                 f"`layers` apply {self.activation} with {self.activation.width} neurons to "
@@ -45,7 +46,7 @@ class Residual(AbstractLayer):
         object.__setattr__(self, "layers", as_layers(layers, "Residual"))
 
     def output_shape(self, shape: Shape) -> Shape:
-        """The input's, which the branch must keep."""
+        """Return `shape`, which the branch must keep."""
         found = shapes_through(self.layers, shape)[-1]
         if found != shape:
             raise ValueError(
@@ -53,12 +54,12 @@ class Residual(AbstractLayer):
             )
         return shape
 
-    def draw(self, key: Any, shape: Shape, scaling: str) -> Any:
-        """The branch's parameters, one entry per layer."""
+    def draw(self, key: Key, shape: Shape, scaling: str) -> Any:
+        """Draw the branch's parameters, one entry per layer, for samples of shape `shape`."""
         return draw_all(self.layers, key, shape, scaling)
 
     def apply(self, params: Any, x: Any, scaling: str) -> Any:
-        """Return the sum of the branches."""
+        """Return `x` plus the outputs of the branch."""
         return x + apply_all(self.layers, params, x, scaling)
 
 
@@ -83,7 +84,7 @@ class Sum(AbstractLayer):
         )
 
     def output_shape(self, shape: Shape) -> Shape:
-        """The one shape that all branches have."""
+        """Return the one shape that all branches give to samples of shape `shape`."""
         found = [shapes_through(branch, shape)[-1] for branch in self.branches]
         if len(set(found)) != 1:
             raise ValueError(
@@ -91,8 +92,8 @@ class Sum(AbstractLayer):
             )
         return found[0]
 
-    def draw(self, key: Any, shape: Shape, scaling: str) -> Any:
-        """Draw the parameters of each branch."""
+    def draw(self, key: Key, shape: Shape, scaling: str) -> Any:
+        """Draw the parameters of each branch for samples of shape `shape`."""
         keys = jax.random.split(key, len(self.branches))
         return tuple(
             draw_all(b, k, shape, scaling) for b, k in zip(self.branches, keys, strict=True)

@@ -14,6 +14,7 @@ from neuromanifold.models.layers.base import (
     deviations,
 )
 from neuromanifold.models.layers.windows import check_window, margins, padded, per_axis, slid_shape
+from neuromanifold.numerics.randomness import Key
 
 
 @dataclass(frozen=True)
@@ -41,26 +42,26 @@ class Conv(AbstractLayer):
         check_deviations(weight_std=self.weight_std, bias_std=self.bias_std)
 
     def output_shape(self, shape: Shape) -> Shape:
-        """The positions of the window, with `features` channels."""
+        """Return the shape after the convolution: the positions of the window, `features` channels."""
         if len(shape) < 2:
             raise ValueError(
                 f"`input_shape` reaches Conv as {shape}; a convolution needs positions and "
-                "channels."
+                "channels: pass (positions, …, channels)."
             )
         return (*slid_shape(shape, self.window, self.strides, self.padding), self.features)
 
     def fan_in(self, shape: Shape) -> int:
-        """Channels times the size of the window."""
+        """Return the channels of `shape` times the size of the window."""
         return shape[-1] * prod(per_axis(self.window, len(shape) - 1, "window"))
 
-    def draw(self, key: Any, shape: Shape, scaling: str) -> Any:
-        """Draw `Layer(weight, bias)`."""
+    def draw(self, key: Key, shape: Shape, scaling: str) -> Any:
+        """Draw `Layer(weight, bias)` for samples of shape `shape`."""
         given = deviations(self.bias, self.weight_std, self.bias_std)
         window = per_axis(self.window, len(shape) - 1, "window")
         return given.draw(key, (self.features, shape[-1], *window), self.fan_in(shape), scaling)
 
     def apply(self, params: Any, x: Any, scaling: str) -> Any:
-        """XLA's convolution, channels last."""
+        """Return XLA's convolution of `x`, channels last."""
         given, axes = deviations(self.bias, self.weight_std, self.bias_std), x.ndim - 2
         window, strides = (
             per_axis(self.window, axes, "window"),

@@ -12,6 +12,7 @@ from neuromanifold.models.layers.base import (
     check_features,
     deviations,
 )
+from neuromanifold.numerics.randomness import Key
 
 
 @dataclass(frozen=True)
@@ -33,20 +34,20 @@ class Dense(AbstractLayer):
         check_deviations(weight_std=self.weight_std, bias_std=self.bias_std)
 
     def output_shape(self, shape: Shape) -> Shape:
-        """Channels replaced by `features`."""
+        """Return `shape` with `features` channels."""
         return (*shape[:-1], self.features)
 
     def fan_in(self, shape: Shape) -> int:
-        """The number of channels."""
+        """Return the number of channels of `shape`."""
         return shape[-1]
 
-    def draw(self, key: Any, shape: Shape, scaling: str) -> Any:
-        """Draw `Layer(weight, bias)`."""
+    def draw(self, key: Key, shape: Shape, scaling: str) -> Any:
+        """Draw `Layer(weight, bias)` for samples of shape `shape`."""
         given = deviations(self.bias, self.weight_std, self.bias_std)
         return given.draw(key, (self.features, shape[-1]), self.fan_in(shape), scaling)
 
     def apply(self, params: Any, x: Any, scaling: str) -> Any:
-        """Multiply by the weights and add the bias."""
+        """Multiply `x` by the weights and add the bias."""
         given = deviations(self.bias, self.weight_std, self.bias_std)
         product = jnp.matmul(x, params.weight.T)
         return given.finish(product, params.bias, self.fan_in(x.shape[1:]), scaling)

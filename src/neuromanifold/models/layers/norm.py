@@ -25,7 +25,7 @@ class LayerNorm(AbstractLayer):
             raise ValueError(f"`eps` is {self.eps}; pass zero or a small positive number.")
 
     def output_shape(self, shape: Shape) -> Shape:
-        """Return the shape, which stays."""
+        """Return `shape` as it is."""
         return shape
 
     def apply(self, params: Any, x: Any, scaling: str) -> Any:

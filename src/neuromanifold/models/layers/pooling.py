@@ -34,11 +34,11 @@ class AvgPool(AbstractLayer):
         return self.window if self.strides is None else self.strides
 
     def output_shape(self, shape: Shape) -> Shape:
-        """The positions of the window."""
+        """Return the shape after pooling `shape`: the positions of the window."""
         return (*slid_shape(shape, self.window, self.steps, self.padding), shape[-1])
 
     def apply(self, params: Any, x: Any, scaling: str) -> Any:
-        """Sums over windows, divided by their size."""
+        """Return the sums of `x` over windows, divided by their size."""
         axes = x.ndim - 2
         window, strides = (
             per_axis(self.window, axes, "window"),
@@ -64,7 +64,7 @@ class GlobalAvgPool(AbstractLayer):
         if len(shape) < 2:
             raise ValueError(
                 f"`input_shape` reaches GlobalAvgPool as {shape}; there are no positions left to "
-                "average."
+                "average: leave the layer out."
             )
         return shape[-1:]
 
@@ -78,7 +78,7 @@ class Flatten(AbstractLayer):
     """Positions and channels as one long vector of channels."""
 
     def output_shape(self, shape: Shape) -> Shape:
-        """The product of all sizes."""
+        """Return the product of all sizes of `shape`."""
         return (prod(shape),)
 
     def apply(self, params: Any, x: Any, scaling: str) -> Any:

@@ -107,7 +107,8 @@ class HiddenEquivalence(Result):
         return self.fields.at(self.params if params is None else params)
 
     def orbit_dimension(self, *, exact: bool = True) -> Any:
-        """Return the rank of the generators at θ, exactly or from singular values."""
+        """Return the rank of the generators at θ, with `exact` modulo a random prime, else from singular
+        values."""
         if not exact:
             return numerical_rank(self.generators())
         p = modular.random_prime()
@@ -129,7 +130,7 @@ class HiddenEquivalence(Result):
         return related_directions(self.net, self.params, self.slopes, FloatSpaces())[0]
 
     def stabiliser_dimension(self, *, exact: bool = True) -> int:
-        """Return dim G − dim Gθ.   [complexity, Eq. 4]"""
+        """Return dim G − dim Gθ, with `exact` modulo a random prime.   [complexity, Eq. 4]"""
         return self.dimension - int(self.orbit_dimension(exact=exact))
 
 

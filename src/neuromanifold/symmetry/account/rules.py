@@ -28,7 +28,7 @@ with equality where each of these ranks is that of V_i on all parameters.
 """
 
 import abc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -39,6 +39,7 @@ import numpy as np
 
 from neuromanifold.graph.reading import called
 from neuromanifold.models.arguments import Model, Params, Samples, checked
+from neuromanifold.numerics.compiling import compiled
 from neuromanifold.numerics.precision import arithmetic, boundary
 from neuromanifold.numerics.randomness import Key, host_generator
 from neuromanifold.numerics.rank import numerical_rank
@@ -114,6 +115,10 @@ class StructuralSymmetries(Result):
             found[rule.kind] = found.get(rule.kind, 0) + rule.orbit
         return found
 
+    def known(self, kind: str) -> str:
+        """Say how the rules of a kind are known."""
+        return " and ".join(dict.fromkeys(r.evidence for r in self.rules if r.kind == kind))
+
     def headline(self) -> str:
         """Return how many directions the rules have."""
         least = "" if self.exact else "at least "
@@ -123,7 +128,7 @@ class StructuralSymmetries(Result):
         )
 
     def __str__(self) -> str:
-        lines = [f"  {kind}: {count:,}" for kind, count in self.kinds.items()]
+        lines = [f"  {kind}: {count:,}, {self.known(kind)}" for kind, count in self.kinds.items()]
         lines += [f"  not looked at: the channels of {each}" for each in self.left_out]
         return "\n".join([self.headline(), *lines])
 
@@ -163,7 +168,7 @@ def symmetries_of(
     described = read_hidden_axes(network, levels)
     work = _Work(network, folds.arrays, frozenset(levels), rng)
     found = work.found(described.axes)
-    none, masks = (_masks(folds.arrays, count, each) for each in (None, closed))
+    none = [np.broadcast_to(False, leaf.shape) for leaf in folds.arrays]
     counted, exact = _count(found, folds.arrays, none)
     folded = [k for together in folds.together for k in together if k < count]
     sizes = [sum(folds.arrays[k].size for k in each if k < count) for each in folds.together]
@@ -190,15 +195,15 @@ def symmetries_of(
     symmetries = StructuralSymmetries(shown, deviation, exact, size, described.left_out)
     if closed is None:
         return symmetries, symmetries.orbit
+    masks = _masks(folds.arrays, count, closed)
     beside, _ = _count(found, folds.arrays, masks)
     open_ = sum(int((~masks[k]).sum()) for k in folded)
     return symmetries, open_ + sum(orbit for _, orbit in beside)
 
 
-def _masks(leaves: Arrays, count: int, closed: np.ndarray | None) -> list[np.ndarray]:
+def _masks(leaves: Arrays, count: int, marked: np.ndarray) -> list[np.ndarray]:
     """Say which entries of each leaf have no effect."""
     found, start = [], 0
-    marked = np.zeros(0, bool) if closed is None else np.asarray(closed)
     for k, leaf in enumerate(leaves):
         flat = marked[start : start + leaf.size] if k < count else marked[:0]
         none = np.zeros(leaf.size - flat.size, bool)
@@ -207,7 +212,7 @@ def _masks(leaves: Arrays, count: int, closed: np.ndarray | None) -> list[np.nda
     return found
 
 
-@jax.jit(static_argnums=0)
+@compiled("model")
 def _gradient(model: Model, params: Any, x: Any) -> Any:
     def combined(params: Any) -> Any:
         ys, key = jax.tree.leaves(called(model, params, x)), jax.random.key(0)
@@ -294,18 +299,17 @@ class _Mixing(_Rule):
     def rank(self, leaves: Arrays, masks: Arrays, seen: Sequence[int]) -> int:
         n, ranks = self.slots[0].size, {}
         for sign in (1, -1):
-            rows = [np.zeros((self.blocks, n, 0))]
-            for k in seen:
-                if self.signs[k] == sign:
-                    slot = self.slots[k]
-                    entries, mask = (
-                        slot.by_head(self.each[k], a[slot.leaf]).reshape(self.blocks, n, -1)
-                        for a in (leaves, masks)
-                    )
-                    # A column with entries that do not count is left out: a lower bound.
-                    rows.append(np.where(mask.any(axis=1, keepdims=True), 0.0, entries))
+            rows = []
+            for k in (k for k in seen if self.signs[k] == sign):
+                slot = self.slots[k]
+                entries, mask = (
+                    slot.by_head(self.each[k], a[slot.leaf]).reshape(self.blocks, n, -1)
+                    for a in (leaves, masks)
+                )
+                # A column with entries that do not count is left out: a lower bound.
+                rows.append(np.where(mask.any(axis=1, keepdims=True), 0.0, entries))
             ranks[sign] = np.array(
-                [int(numerical_rank(block)) for block in np.concatenate(rows, axis=2)]
+                [_rank_beside((row[b] for row in rows), n, n) for b in range(self.blocks)]
             )
         return int((n**2 - (n - ranks[1]) * (n - ranks[-1])).sum())
 
@@ -392,9 +396,10 @@ class _Ones(_Rule):
         return self.columns
 
     def acted(self, leaves: Arrays, rng: np.random.Generator) -> Arrays:
-        own, found = self.slots[0].slices(leaves), list(leaves)
-        self.slots[0].put(
-            found, own + (_STEP + np.abs(own).mean()) * rng.standard_normal(own.shape[1])
+        found = list(leaves)
+        self.slots[0].change(
+            found,
+            lambda own: own + (_STEP + np.abs(own).mean()) * rng.standard_normal(own.shape[1]),
         )
         return found
 
@@ -432,17 +437,38 @@ class _Rotation(_Rule):
             A = off @ A @ off
         Q = np.linalg.solve(np.eye(n) - A, np.eye(n) + A)
         for slot in self.slots:
-            slot.put(found, Q @ slot.slices(found))
+            slot.change(found, lambda own: Q @ own)
         return found
 
     def rank(self, leaves: Arrays, masks: Arrays, seen: Sequence[int]) -> int:
-        rows = [np.zeros((self.slots[0].size, 0))]
-        for k in seen:
-            entries, mask = (self.slots[k].slices(a) for a in (leaves, masks))
-            own = np.where(mask.any(axis=0), 0.0, entries)
-            rows.append(own - own.mean(axis=0) if self.mean else own)
-        still = max(0, self.free - int(numerical_rank(np.concatenate(rows, axis=1))))
+        rows = self._counted(leaves, masks, seen)
+        still = max(0, self.free - _rank_beside(rows, self.slots[0].size, self.free))
         return self.dimension - still * (still - 1) // 2
+
+    def _counted(self, leaves: Arrays, masks: Arrays, seen: Sequence[int]) -> Iterator[np.ndarray]:
+        """Yield columns of the stream that count, a part of a leaf at a time."""
+        for slot in (self.slots[k] for k in seen):
+            for entries, mask in zip(slot.pieces(leaves), slot.pieces(masks), strict=True):
+                own = np.where(mask.any(axis=0), 0.0, entries)
+                yield own - own.mean(axis=0) if self.mean else own
+
+
+def _rank_beside(parts: Iterable[np.ndarray], rows: int, most: int) -> int:
+    """Return the rank of matrices side by side by the triangle of their transposes; no more of
+    them are looked at than have rank `most`.
+    """
+    triangle, width, rank = np.zeros((0, rows)), 0, 0
+    for part in parts:
+        start, step = 0, 2 * rows
+        while start < part.shape[1] and rank < most:
+            columns = part[:, start : start + step]
+            start, step, width = start + step, 2 * step, width + columns.shape[1]
+            triangle = np.linalg.qr(np.concatenate([triangle, columns.T]), mode="r")
+            rtol = max(rows, width) * float(np.finfo(np.float64).eps)
+            rank = int(numerical_rank(triangle, rtol=rtol))
+        if rank >= most:
+            break
+    return rank
 
 
 @dataclass(frozen=True, eq=False)
@@ -459,35 +485,40 @@ class _Work:
         """The affine chains of the network."""
         return Folding(self.network.graph, self.neutral)
 
-    @cached_property
-    def gradient(self) -> Arrays:
-        """The derivative of f by the leaves, as far as it tells directions that f sees."""
+    def _unseen(self, axes: Sequence[Dependence]) -> frozenset[tuple[Slot, bool]]:
+        """Return the slots of which f does not see shifts, to first order, and (with True) those of
+        which it does not see shifts along the ones. The derivative is as large as the leaves, and
+        is not kept.
+        """
         network = self.network
         with arithmetic():
             leaves = [jax.device_put(a, may_alias=True) for a in self.leaves]
-            found = _gradient(network.model, network.tree(leaves), network.few)
-            return [np.asarray(a) for a in jax.tree.leaves(found)]
-
-    def _unseen(self, slot: Slot, *, ones: bool) -> bool:
-        """Whether f does not see, to first order, shifts of a slot, or those along the ones."""
-        slices = slot.slices(self.gradient)
-        along = slices.sum(axis=0) if ones else slices
-        return bool(np.abs(along).max(initial=0.0) <= _SAME * self._largest)
-
-    @cached_property
-    def _largest(self) -> float:
-        return max(float(np.abs(a).max(initial=0.0)) for a in self.gradient)
+            moved = _gradient(network.model, network.tree(leaves), network.few)
+            gradient = [np.asarray(a) for a in jax.tree.leaves(moved)]
+        limit = _SAME * max(_largest(a) for a in gradient)
+        slots = dict.fromkeys(slot for axis in axes for slot in axis.channels.slots)
+        return frozenset(
+            (slot, ones)
+            for slot in slots
+            for ones in (False, True)
+            if all(
+                _largest(part.sum(axis=0) if ones else part) <= limit
+                for part in slot.pieces(gradient)
+            )
+        )
 
     def found(self, axes: Sequence[Dependence]) -> list[_Rule]:
         """Return the rules of all axes that hold: matrices first, then what these do not contain."""
+        described = [axis for axis in axes if any(exit.reader < 0 for exit in axis.exits)]
+        unseen = self._unseen(described) if described else frozenset()
         mixing = self._first_that_holds([self._mixings(axis) for axis in axes])
         beside = [
             (rule,)
             for axis in axes
             for rule in (
                 *self._scalings(axis, mixing),
-                *self._shifts(axis, mixing),
-                *self._stream(axis),
+                *self._shifts(axis, mixing, unseen),
+                *self._stream(axis, unseen),
             )
         ]
         return [*mixing, *self._first_that_holds(beside)]
@@ -550,18 +581,19 @@ class _Work:
         if len(rest):
             yield _Scaling(slots, rest, evidence=READ)
 
-    def _shifts(self, axis: Dependence, mixing: Sequence[_Rule]) -> Iterator[_Rule]:
+    def _shifts(
+        self, axis: Dependence, mixing: Sequence[_Rule], unseen: frozenset[tuple[Slot, bool]]
+    ) -> Iterator[_Rule]:
         if not axis.linear or len(axis.exits) != 1:
             return
         [exit], channels = axis.exits, axis.channels
         own = [r for r in mixing if isinstance(r, _Mixing) and r.slots[0] in channels.slots]
         blocks = max((r.blocks for r in own if r.slots[0].size == channels.size), default=1)
         for slot in channels.slots:
-            entries = slot.slices(self.leaves).shape[1]
-            if slot.reads or entries != blocks or slot.leaf >= self.network.count:
+            if slot.reads or slot.width(self.leaves) != blocks or slot.leaf >= self.network.count:
                 continue
             if exit.reader < 0:
-                if self._unseen(slot, ones=False):
+                if (slot, False) in unseen:
                     keys = any(r.blocks > 1 and r.meets for r in own)
                     yield _Shift((slot,), of_keys=keys)
                 continue
@@ -571,7 +603,7 @@ class _Work:
                 taker = [k for k, (a, b) in pairs if a is not b and k != slot.leaf]
                 yield _Shift((slot,), exit, self, taker[0] if taker else slot.leaf)
 
-    def _stream(self, axis: Dependence) -> Iterator[_Rule]:
+    def _stream(self, axis: Dependence, unseen: frozenset[tuple[Slot, bool]]) -> Iterator[_Rule]:
         """Yield the rules that norms over the channels leave free."""
         sums = [exit for exit in axis.exits if exit.reader < 0 and exit.partner < 0]
         own = tuple(slot for slot in axis.channels.slots if slot.leaf < self.network.count)
@@ -580,13 +612,18 @@ class _Work:
         mean = any(max(exit.degree) == 1 for exit in sums)
         if own[0].size > 1 + mean:
             yield _Rotation(own, mean)
-        for slot in (s for s in own if mean and self._unseen(s, ones=True)):
-            yield _Ones((slot,), slot.slices(self.leaves).shape[1])
+        for slot in (s for s in own if mean and (s, True) in unseen):
+            yield _Ones((slot,), slot.width(self.leaves))
 
     def absorbed(self, leaves: Arrays, exit: Exit, step: np.ndarray) -> Arrays | None:
         """Return the leaves where the shift after an exit takes over a step of every channel."""
         with arithmetic():
             return taken_over(self.folding, leaves, exit, step)
+
+
+def _largest(a: np.ndarray) -> float:
+    """Return the largest magnitude in an array."""
+    return float(max(a.max(initial=0.0), -a.min(initial=0.0)))
 
 
 def _slots(network: Opened) -> Mapping[int, tuple[Slot, ...]]:
@@ -630,7 +667,8 @@ def _count(
     rest = [rule for rule in rules if not isinstance(rule, _Ones)]
     found = _count_ones(ones, leaves, masks)
     taken = [part for rule in ones for part in rule.parts]
-    centred = _center(ones, leaves)
+    mixed = {slot.leaf for rule in rest if isinstance(rule, _Mixing) for slot in rule.slots}
+    centred = _center([rule for rule in ones if rule.slots[0].leaf in mixed], leaves)
     whole = {id(rule): rule.rank(leaves, masks, range(len(rule.parts))) for rule in rest}
     known: dict[tuple[int, tuple[int, ...]], int] = {}
     exact = True
@@ -684,6 +722,5 @@ def _center(ones: Sequence[_Ones], leaves: Arrays) -> Arrays:
     """Return the leaves without the means that ones directions move."""
     found = list(leaves)
     for rule in ones:
-        own = rule.slots[0].slices(found)
-        rule.slots[0].put(found, own - own.mean(axis=0))
+        rule.slots[0].change(found, lambda own: own - own.mean(axis=0))
     return found

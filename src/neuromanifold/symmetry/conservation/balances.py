@@ -64,7 +64,7 @@ class Balance(Result):
         return self.channels.name if self.channels.name in writing else writing[0]
 
     def scaled(self, leaves: Sequence[np.ndarray]) -> np.ndarray:
-        """Return Σ_s a_s θ_s for each channel, (channels, D): the generators at θ."""
+        """Return Σ_s a_s θ_s for each channel, (channels, D): the generators at θ = `leaves`."""
         starts = np.cumsum([0, *(leaf.size for leaf in leaves)])
         rows = np.zeros((self.channels.size, starts[-1]))
         for slot, a in zip(self.channels.slots, self.exponents, strict=True):
@@ -75,12 +75,12 @@ class Balance(Result):
         return rows
 
     def acted(self, leaves: Sequence[np.ndarray], logs: np.ndarray) -> Arrays:
-        """Return the parameters with channel i scaled by t = exp(logs[i])."""
+        """Return `leaves` with channel i scaled by t = exp(logs[i])."""
         return scale_slots(leaves, self.channels.slots, np.exp(np.outer(self.exponents, logs)))
 
     def values(self, leaves: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the quantity of each channel."""
-        sums = [(slot.slices(leaves) ** 2).sum(axis=1) for slot in self.channels.slots]
+        """Return the quantity of each channel at the parameters `leaves`."""
+        sums = [slot.squares(leaves) for slot in self.channels.slots]
         return np.asarray(self.exponents) @ np.stack(sums)
 
 
@@ -107,13 +107,13 @@ class Scalings(Result):
         unseen = f"; not looked at: {', '.join(self.left_out)}" if self.left_out else ""
         return found + unseen
 
-    def generators(self, params: Any) -> np.ndarray:
+    def generators(self, params: Params) -> np.ndarray:
         """Return directions that change nothing, (k, D)."""
         leaves = _float64(params)
         none = np.zeros((0, sum(leaf.size for leaf in leaves)))
         return np.concatenate([none, *(balance.scaled(leaves) for balance in self.balances)])
 
-    def quantities(self, params: Any) -> ConservedQuantities:
+    def quantities(self, params: Params) -> ConservedQuantities:
         """Return what gradient flow keeps: one number for each channel, labelled by the leaf that
         writes it.
         """

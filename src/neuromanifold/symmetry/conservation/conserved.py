@@ -46,7 +46,8 @@ class ConservedQuantities(Result, eqx.Module):
 
 
 def conserved_quantities(net: Any, params: Any, *, group: Any = None) -> ConservedQuantities:
-    """What the gradient flow θ̇ = −∇L keeps, for every data set and loss.   [riemann, Eq. 1, 5]
+    """Return what the gradient flow θ̇ = −∇L keeps, for every data set and loss.
+    [riemann, Eq. 1, 5]
 
     A symmetry θ ↦ exp(tM)θ with symmetric M has ⟨∇L, Mθ⟩ = 0, so d/dt ½θᵀMθ = 0. With W, b a
     neuron's incoming and V its outgoing weights: homogeneous of degree d:  d‖V_{·i}‖² − ‖W_i‖² −

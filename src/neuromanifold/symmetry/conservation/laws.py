@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from neuromanifold.models.arguments import Params
 from neuromanifold.numerics.precision import arithmetic, follower, is_traced, promote, to_host
 from neuromanifold.numerics.rank import SMALLEST_GAP
 from neuromanifold.numerics.results import Result
@@ -141,7 +142,7 @@ class ConservationLaws(Result):
             f"{self.symmetric.dimension} of gradient flow, {self.skew.dimension} of momentum{doubt}"
         )
 
-    def quantities(self, params: Any) -> Any:
+    def quantities(self, params: Params) -> Any:
         """Return Q(θ) of every law of gradient flow."""
         if is_traced(params):
             return _quadratic(self.symmetric, params)
@@ -150,8 +151,10 @@ class ConservationLaws(Result):
             found = np.asarray(_quadratic(self.symmetric, promote(params, np.float64)))
         return follow(found)
 
-    def momenta(self, params: Any, velocity: Any, time: Any = 0.0, *, friction: float = 0.0) -> Any:
-        """Return e^{μt}⟨θ̇, Aθ + b⟩ of every law of the heavy ball with friction μ."""
+    def momenta(
+        self, params: Params, velocity: Any, time: Any = 0.0, *, friction: float = 0.0
+    ) -> Any:
+        """Return e^{μt}⟨θ̇, Aθ + b⟩ of every law of the heavy ball: θ̇ is `velocity`, t `time`, μ `friction`."""
         given, expected = (
             [np.shape(leaf) for leaf in jax.tree.leaves(tree)] for tree in (velocity, params)
         )

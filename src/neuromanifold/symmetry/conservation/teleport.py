@@ -303,8 +303,8 @@ def teleporting(
     bound: float = 4.0,
     lr: float = 0.05,
 ) -> optax.GradientTransformation:
-    """The optimizer, except that update number k in `at` is a teleportation g(θ) − θ on the data
-    (x, y) instead.
+    """Return the optimizer, except that update number k in `at` is a teleportation g(θ) − θ on the
+    data (x, y) instead.
 
     The function does not change at that update; the optimizer's memory starts anew, since it
     belongs to the old coordinates. Works under `jit`, `vmap` and `scan`, in the dtype of the

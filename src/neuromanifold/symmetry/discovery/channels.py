@@ -2,7 +2,8 @@
 parameters that belong to each channel.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from neuromanifold.graph.axes import Labels, Place
 
 Arrays = list[np.ndarray]
+_PIECE = 2**21  # entries that are copied at once
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,22 @@ class Slot:
         """Return the entries of each channel, (size, rest)."""
         return self._viewed(arrays[self.leaf]).reshape(self.size, -1)
 
+    def width(self, arrays: Sequence[np.ndarray]) -> int:
+        """Return how many entries each channel has."""
+        return math.prod(self._viewed(arrays[self.leaf]).shape[1:])
+
+    def pieces(self, arrays: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
+        """Yield the entries of each channel in parts, (size, some of the rest): no second copy of a
+        large leaf.
+        """
+        for part in _cut(self._viewed(arrays[self.leaf])):
+            yield part.reshape(self.size, -1)
+
+    def squares(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the sum of the squares of each channel's entries."""
+        sums = (np.einsum("ij,ij->i", own, own) for own in self.pieces(arrays))
+        return sum(sums, np.zeros(self.size))
+
     def rows(self, arrays: Sequence[np.ndarray], which: Sequence[int] | np.ndarray) -> np.ndarray:
         """Return the entries of some channels, (chosen, rest)."""
         return self._viewed(arrays[self.leaf])[which].reshape(len(which), -1)
@@ -64,6 +82,13 @@ class Slot:
         a = aligned(arrays[self.leaf])
         view = self._viewed(a)
         view[...] = slices.reshape(view.shape)
+        arrays[self.leaf] = a
+
+    def change(self, arrays: Arrays, function: Callable[[np.ndarray], np.ndarray]) -> None:
+        """Put what `function` makes of each of the `pieces` in its place; the leaf is copied."""
+        a = aligned(arrays[self.leaf])
+        for part in _cut(self._viewed(a)):
+            part[...] = function(part.reshape(self.size, -1)).reshape(part.shape)
         arrays[self.leaf] = a
 
     def clear(self, arrays: Arrays, which: np.ndarray) -> None:
@@ -125,6 +150,15 @@ class Slot:
         return np.moveaxis(split, 1, 0)
 
 
+def _cut(view: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield parts of an array along the longest axis but the first."""
+    axis = 1 + int(np.argmax(view.shape[1:]))
+    count = view.shape[axis]
+    step = max(1, _PIECE * count // max(1, view.size))
+    for start in range(0, count, step):
+        yield view[(*[slice(None)] * axis, slice(start, start + step))]
+
+
 def aligned(a: np.ndarray, dtype: Any = None) -> np.ndarray:
     """Return a copy that begins at a multiple of 64 bytes, so that JAX can read it where it is."""
     dtype = np.dtype(a.dtype if dtype is None else dtype)
@@ -139,7 +173,7 @@ def scale_slots(arrays: Sequence[np.ndarray], slots: Sequence[Slot], factors: np
     """Return the arrays with channel i of slot s multiplied by `factors[s, i]`."""
     found = list(arrays)
     for slot, row in zip(slots, factors, strict=True):
-        slot.put(found, slot.slices(found) * row[:, None])
+        slot.change(found, lambda own, row=row: own * row[:, None])
     return found
 
 

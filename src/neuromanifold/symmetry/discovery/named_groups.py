@@ -332,7 +332,7 @@ class _Questions:
     def _linear(self, space: Space) -> Iterator[tuple[str, np.ndarray]]:
         n, matrix, count = self.size(space), self.patterns.matrix, range(len(space.members))
         heads = range(self.patterns.sizes[space.each]) if space.each >= 0 else range(1)
-        tag = f" for each of {len(heads)}" if space.each >= 0 else ""
+        tag = f" for each of {len(heads)} heads" if space.each >= 0 else ""
         mixing = self.solutions(mixing_patterns(self.patterns, space))
         scaling = self.solutions(scaling_patterns(self.patterns, space))
         kinds: list[str] = []

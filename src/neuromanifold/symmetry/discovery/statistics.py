@@ -121,21 +121,22 @@ class Opened:
 
         return jax.tree.map(first, self.x)
 
-    def outputs(self, leaves: Sequence[Any], x: Any) -> np.ndarray:
-        """Return f at `leaves` on samples, (samples, outputs)."""
+    def outputs(self, leaves: Sequence[Any], x: Any) -> Iterator[np.ndarray]:
+        """Yield f at `leaves` on samples, (some samples, outputs) at a time."""
         with arithmetic():
             tree = self.tree([jax.device_put(a, may_alias=True) for a in leaves])
-            return outputs_of(self.model, tree, x, self.graph)
+        return blocks_of_outputs(self.model, tree, x, self.graph)
 
     @cached_property
     def _outputs_before(self) -> np.ndarray:
-        return self.outputs(self.leaves, self.few)
+        return np.concatenate([*self.outputs(self.leaves, self.few)])
 
     def moved(self, leaves: Sequence[Any]) -> float:
         """Return by how much f differs at `leaves` on the first samples, relative to its largest
         value there.
         """
-        before, after = self._outputs_before, self.outputs(leaves, self.few)
+        before = self._outputs_before
+        after = np.concatenate([*self.outputs(leaves, self.few)])
         found = np.abs(after - before).max(initial=0.0) / (np.abs(before).max(initial=0.0) or 1.0)
         return float(found) if np.isfinite(found) else np.inf
 
@@ -153,21 +154,25 @@ def opened(f: Model, params: Any, x: Any) -> Opened:
 
 def outputs_of(model: Model, params: Any, x: Any, graph: Graph) -> np.ndarray:
     """Return f on samples, (samples, outputs), as many samples at once as fit into memory."""
-    n = len(jax.tree.leaves(x)[0])
-    found = np.empty((n, graph.outputs))
-    with arithmetic():
-        for block in sample_blocks(graph, n):
-            part = jax.tree.map(lambda a, block=block: np.asarray(a)[block], x)
+    return np.concatenate([*blocks_of_outputs(model, params, x, graph)])
+
+
+def blocks_of_outputs(model: Model, params: Any, x: Any, graph: Graph) -> Iterator[np.ndarray]:
+    """Yield f on samples, (some samples, outputs), as many at once as fit into memory."""
+    for block in sample_blocks(graph, len(jax.tree.leaves(x)[0])):
+        part = jax.tree.map(lambda a, block=block: np.asarray(a)[block], x)
+        with arithmetic():
             ys = jax.tree.leaves(evaluated(model, params, part))
-            np.concatenate([y.reshape(len(y), -1) for y in ys], axis=1, out=found[block])
-    return found
+            found = np.empty((len(ys[0]), sum(y.size // len(y) for y in ys)))
+            np.concatenate([y.reshape(len(y), -1) for y in ys], axis=1, out=found)
+        yield found
 
 
-def sample_blocks(graph: Graph, n: int) -> Iterator[slice]:
-    """Yield parts of a batch that fit into memory, all of one length: another would be compiled by
-    itself.
+def sample_blocks(graph: Graph, n: int, held: int = 0) -> Iterator[slice]:
+    """Yield parts of a batch that fit into memory, with `held` numbers of each sample that are kept
+    beside; all of one length: another would be compiled by itself.
     """
     room = min(memory_budget(), _ROOM)
-    most = int(np.clip(room // (8 * max(1, live_entries(graph))), 1, max(1, n)))
+    most = int(np.clip(room // (8 * max(1, live_entries(graph) + held)), 1, max(1, n)))
     size = next(size for size in range(most, 0, -1) if n % size == 0)
     return (slice(i, i + size) for i in range(0, n, size))

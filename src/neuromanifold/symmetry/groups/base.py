@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from neuromanifold.models.arguments import Params
 from neuromanifold.models.mlp import MLP
 from neuromanifold.models.model_kind import require_perceptron
 from neuromanifold.numerics import modular
@@ -21,6 +22,7 @@ from neuromanifold.numerics.precision import (
     to_host,
     widest,
 )
+from neuromanifold.numerics.randomness import Key
 from neuromanifold.numerics.rank import numerical_rank
 from neuromanifold.numerics.results import Shown
 from neuromanifold.numerics.validation import check_rtol
@@ -63,8 +65,8 @@ class Element(Shown, eqx.Module):
             ) from error
 
     @abc.abstractmethod
-    def act(self, params: Any) -> Any:
-        """g(θ) on NumPy arrays or tracers alike."""
+    def act(self, params: Params) -> Any:
+        """Return g(θ) on NumPy arrays or tracers alike."""
 
     @property
     @abc.abstractmethod
@@ -81,7 +83,7 @@ class Composition(Element):
 
     parts: tuple[Element, ...]
 
-    def act(self, params: Any) -> Any:
+    def act(self, params: Params) -> Any:
         """Return g₁(g₂(…θ))."""
         for part in reversed(self.parts):
             params = part.act(params)
@@ -110,7 +112,7 @@ class AbstractGroup(abc.ABC):
         """The model f(params, x) that the group leaves unchanged."""
         return self.net
 
-    def extend(self, params: Any) -> Any:
+    def extend(self, params: Params) -> Any:
         """Return the parameters of `model` that stand for `params`."""
         return params
 
@@ -120,7 +122,7 @@ class AbstractGroup(abc.ABC):
         """The neutral element."""
 
     @abc.abstractmethod
-    def sample(self, *, key: Any) -> Element:
+    def sample(self, *, key: Key) -> Element:
         """Draw a random element."""
 
 
@@ -133,7 +135,7 @@ class LieGroup(AbstractGroup):
         """The dimension of the group."""
 
     @abc.abstractmethod
-    def generators(self, params: Any) -> Float[Any, "g D"]:
+    def generators(self, params: Params) -> Float[Any, "g D"]:
         """Return d/dt g(exp tX_k)θ at t = 0, one row per generator, columns in
         `ravel_pytree(params)` order.
         """
@@ -143,7 +145,7 @@ class LieGroup(AbstractGroup):
         """Return exp Σ ξ_k X_k for coordinates that are a NumPy array or a tracer."""
 
     def element(self, coordinates: Any) -> Element:
-        """Return the exponential of Σ ξ_k X_k, X_k the k-th generator; in float64, or in the dtype
+        """Return the exponential of Σ ξ_k X_k for `coordinates` ξ, X_k the k-th generator; in float64, or in the dtype
         of a tracer.
         """
         if np.shape(coordinates) != (self.dimension,):
@@ -157,7 +159,7 @@ class LieGroup(AbstractGroup):
         return self.exponential(np.asarray(coordinates, np.float64))
 
     def clip(self, coordinates: Any, bound: float) -> Any:
-        """Coordinates brought to where ‖Γ‖ ≤ `bound` is certain."""
+        """Bring `coordinates` to where ‖Γ‖ ≤ `bound` is certain."""
         return jnp.clip(coordinates, -np.log(bound) / 2, np.log(bound) / 2)
 
     @property
@@ -165,7 +167,7 @@ class LieGroup(AbstractGroup):
         """The neutral element."""
         return self.element(np.zeros(self.dimension))
 
-    def shortest(self, params: Any, *, rtol: float = 1e-12, steps: int = 1000) -> Any:
+    def shortest(self, params: Params, *, rtol: float = 1e-12, steps: int = 1000) -> Any:
         """Return the point of the orbit's closure that is nearest to the origin, in float64.
 
         The orbit is left where it is by the group, and for groups closed under transposition the
@@ -224,7 +226,7 @@ class ContinuousGroup(LieGroup):
         """The dimension of the group."""
         return self.fields.count
 
-    def generators(self, params: Any) -> Float[Any, "g D"]:
+    def generators(self, params: Params) -> Float[Any, "g D"]:
         """Return d/dt g(exp tX_k)θ at t = 0, one row per generator, columns in
         `ravel_pytree(params)` order.
 
@@ -234,17 +236,18 @@ class ContinuousGroup(LieGroup):
         """
         return self.fields.at(params)
 
-    def orbit_dimension(self, params: Any, *, exact: bool = True) -> Any:
-        """Return the dimension of the orbit through θ, the rank of the generators: exactly (modulo
-        a random prime), or from singular values.
+    def orbit_dimension(self, params: Params, *, exact: bool = True) -> Any:
+        """Return the dimension of the orbit through θ, the rank of the generators: with `exact` modulo
+        a random prime, else from singular values.
         """
         if exact:
             p = modular.random_prime()
             return modular_rank(self.fields.modulo(params, p), p)
         return numerical_rank(self.generators(params))
 
-    def stabiliser_dimension(self, params: Any, *, exact: bool = True) -> int:
-        """Return the dimension of {g : gθ = θ} = dim G − dim Gθ.   [complexity, Cor. A.6]"""
+    def stabiliser_dimension(self, params: Params, *, exact: bool = True) -> int:
+        """Return the dimension of {g : gθ = θ} = dim G − dim Gθ, with `exact` modulo a random prime.
+        [complexity, Cor. A.6]"""
         return self.dimension - int(self.orbit_dimension(params, exact=exact))
 
 

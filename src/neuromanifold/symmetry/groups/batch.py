@@ -10,7 +10,7 @@ import numpy as np
 from neuromanifold.models.activation import apply_activation
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP
-from neuromanifold.numerics.randomness import host_generator
+from neuromanifold.numerics.randomness import Key, host_generator
 from neuromanifold.numerics.results import Shown
 from neuromanifold.symmetry.groups.base import AbstractGroup, Element, check_net
 from neuromanifold.symmetry.groups.dense import inverse
@@ -76,7 +76,7 @@ class BatchGroup(Shown, AbstractGroup):
         """Return the element with g = I."""
         return BatchElement(np.eye(self.net.widths[1]), np.asarray(self.x, np.float64), self.net)
 
-    def sample(self, *, key: Any) -> BatchElement:
+    def sample(self, *, key: Key) -> BatchElement:
         """Draw exp of a matrix with entries N(0, 1/16h)."""
         from scipy.linalg import expm
 

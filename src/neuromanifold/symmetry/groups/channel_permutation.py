@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.models.arguments import Model
-from neuromanifold.numerics.randomness import host_generator
+from neuromanifold.numerics.randomness import Key, host_generator
 from neuromanifold.numerics.results import Shown
 from neuromanifold.symmetry.discovery.channels import Slot
 from neuromanifold.symmetry.groups.base import AbstractGroup
@@ -19,8 +19,8 @@ from neuromanifold.symmetry.groups.monomial import Monomial
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ChannelPermutationGroup(Shown, AbstractGroup):
-    """Permutations of the places of one hidden axis in all parameters that have it, and sign flips
-    of each place.
+    """Permutations of the positions of one hidden axis in all parameters that have it, and sign flips
+    of each position.
 
     `kind` is "channels" or "heads", `parameters` names the leaves, `slots` says where they have the
     axis. `flips` are the sets of slots that may change sign together at one place: incoming and
@@ -41,7 +41,7 @@ class ChannelPermutationGroup(Shown, AbstractGroup):
 
     @property
     def size(self) -> int:
-        """How many places."""
+        """How many positions."""
         return self.slots[0].size
 
     @property
@@ -55,7 +55,8 @@ class ChannelPermutationGroup(Shown, AbstractGroup):
         return self.element(np.arange(self.size))
 
     def element(self, order: Any, signs: Any = None) -> Monomial:
-        """Return the element that puts the places in a new order (place i is the old place order[i]), times signs ±1, one
+        """Return the element that puts the positions in a new order (position i is the old position
+        `order[i]`), times `signs` ±1, one
         row for each of the flips.
         """
         order = np.asarray(order)
@@ -71,14 +72,14 @@ class ChannelPermutationGroup(Shown, AbstractGroup):
         if signs.shape != (len(self.flips), self.size) or not (np.abs(signs) == 1).all():
             raise ValueError(
                 f"`signs` has shape {signs.shape}; pass ±1 for each of {len(self.flips)} flips "
-                f"and {self.size} places."
+                f"and {self.size} positions."
             )
         factors = np.ones((len(self.slots), self.size))
         for flip, row in zip(self.flips, signs, strict=True):
             factors[list(flip)] *= row
         return channel_monomial(self.shapes, self.slots, order, factors)
 
-    def sample(self, *, key: Any) -> Monomial:
+    def sample(self, *, key: Key) -> Monomial:
         """Draw a uniformly random element."""
         rng = host_generator(key)
         return self.element(
@@ -94,7 +95,7 @@ class ChannelPermutationGroup(Shown, AbstractGroup):
 def channel_monomial(
     shapes: Sequence[tuple[int, ...]], slots: Sequence[Slot], order: np.ndarray, factors: np.ndarray
 ) -> Monomial:
-    """Return the element that puts channel order[i] at place i, times `factors[s, i]` in slot s."""
+    """Return the element that puts channel order[i] at position i, times `factors[s, i]` in slot s."""
     orders = [[np.arange(n) for n in shape] for shape in shapes]
     scales = [[np.ones(n) for n in shape] for shape in shapes]
     for slot, own in zip(slots, factors, strict=True):

@@ -6,6 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from neuromanifold.models.arguments import Params
 from neuromanifold.models.init import Layer
 from neuromanifold.symmetry.groups.base import Composition, Element
 
@@ -24,7 +25,7 @@ class Dense(Element):
     shift_out: tuple[Any, ...]
     scales: tuple[float, ...] = eqx.field(static=True)
 
-    def act(self, params: Any) -> Any:
+    def act(self, params: Params) -> Any:
         """Return g(θ)."""
         layers = []
         for index, (weight, bias) in enumerate(params):

@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from neuromanifold.models.arguments import Params
 from neuromanifold.symmetry.groups.base import Composition, Element
 
 
@@ -20,8 +21,8 @@ class Entries(Element):
     orders: tuple[Any, ...]
     factors: tuple[Any, ...]
 
-    def act(self, params: Any) -> Any:
-        """g(θ)."""
+    def act(self, params: Params) -> Any:
+        """Return g(θ)."""
         leaves, structure = jax.tree.flatten(params)
         moved = zip(leaves, self.orders, self.factors, strict=True)
         return structure.unflatten(

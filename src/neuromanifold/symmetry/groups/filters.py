@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from neuromanifold.models.arguments import Params
 from neuromanifold.models.model_kind import require_filters
 from neuromanifold.numerics.precision import is_traced
-from neuromanifold.numerics.randomness import host_generator
+from neuromanifold.numerics.randomness import Key, host_generator
 from neuromanifold.symmetry.groups.base import LieGroup, flatten, namespace
 from neuromanifold.symmetry.groups.monomial import Monomial
 
@@ -38,7 +39,7 @@ class FilterScalingGroup(LieGroup):
         return self.net.depth - 1
 
     def exponential(self, coordinates: Any) -> Monomial:
-        """Return exp Σ ξ_l X_l."""
+        """Return exp Σ ξ_l X_l for `coordinates` ξ."""
         return self._scaled(self._factors(coordinates))
 
     def _factors(self, coordinates: Any) -> Any:
@@ -54,14 +55,14 @@ class FilterScalingGroup(LieGroup):
             tuple((f * u, *rest) for f, (u, *rest) in zip(factors, ones, strict=True)),
         )
 
-    def sample(self, *, key: Any) -> Monomial:
+    def sample(self, *, key: Key) -> Monomial:
         """Draw ξ uniform in [−1, 1]; where the network is linear, an even number of random signs."""
         rng, depth = host_generator(key), self.net.depth
         signs = rng.choice([-1.0, 1.0], depth) if self.net.is_linear else np.ones(depth)
         signs[-1] *= np.prod(signs)
         return self._scaled(signs * self._factors(rng.uniform(-1.0, 1.0, self.dimension)))
 
-    def generators(self, params: Any) -> Float[Any, "g D"]:
+    def generators(self, params: Params) -> Float[Any, "g D"]:
         """Return X_l = (…, −w_l, w_{l+1}, …), one row for each pair of neighbouring layers."""
         self.net.check_params(params)
         sizes = [int(np.prod(shape)) for shape in self.net.filter_shapes]

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from neuromanifold.models.arguments import Model
+from neuromanifold.models.arguments import Model, Params
 from neuromanifold.numerics.precision import arithmetic, is_traced, promote, to_host
-from neuromanifold.numerics.randomness import host_generator
+from neuromanifold.numerics.randomness import Key, host_generator
 from neuromanifold.numerics.rank import Rank, numerical_rank
 from neuromanifold.numerics.results import Shown
 from neuromanifold.symmetry.discovery.ansatz import Ansatz
@@ -37,7 +37,7 @@ class Flow(Element):
     ansatz: Ansatz = eqx.field(static=True)
     steps: int = eqx.field(static=True, default=_STEPS)
 
-    def act(self, params: Any) -> Any:
+    def act(self, params: Params) -> Any:
         """Return g(θ)."""
         leaves, structure = jax.tree.flatten(params)
         return jax.tree.unflatten(
@@ -92,7 +92,7 @@ class FlowGroup(Shown, LieGroup):
     def __str__(self) -> str:
         return f"flows of {self.dimension} fields"
 
-    def generators(self, params: Any) -> Float[Any, "g D"]:
+    def generators(self, params: Params) -> Float[Any, "g D"]:
         """Return the fields at θ, one row each, columns in `ravel_pytree(params)` order, in float64
         unless traced.
         """
@@ -105,13 +105,13 @@ class FlowGroup(Shown, LieGroup):
         """Return the fields at `leaves`, in JAX."""
         return _evaluate_fields(self.ansatz, leaves, self.coefficients, 1.0)
 
-    def linear_images(self, params: Any) -> Float[np.ndarray, "g D"]:
+    def linear_images(self, params: Params) -> Float[np.ndarray, "g D"]:
         """Return Aθ for the linear part A of each field."""
         with arithmetic():
             leaves = promote(jax.tree.leaves(params), np.float64)
             return np.asarray(_evaluate_fields(self.ansatz, leaves, self.coefficients, 0.0))
 
-    def orbit_dimension(self, params: Any, *, exact: bool = False) -> Rank:
+    def orbit_dimension(self, params: Params, *, exact: bool = False) -> Rank:
         """Return the rank of the fields at θ, from singular values."""
         if exact:
             raise ValueError(
@@ -121,7 +121,7 @@ class FlowGroup(Shown, LieGroup):
         return numerical_rank(self.generators(params))
 
     def exponential(self, coordinates: Any) -> Flow:
-        """Return the flow of Σ ξ_k V_k."""
+        """Return the flow of Σ ξ_k V_k for `coordinates` ξ."""
         if is_traced(coordinates):
             return Flow(
                 coordinates @ jnp.asarray(self.coefficients, coordinates.dtype), self.ansatz
@@ -130,7 +130,7 @@ class FlowGroup(Shown, LieGroup):
         return Flow(c, self.ansatz, _steps(float(to_host(self.norm(c)))))
 
     def norm(self, coefficients: Any) -> Any:
-        """Return an upper bound of ‖A‖ for the linear part A of a field: the Frobenius norms of its
+        """Return an upper bound of ‖A‖ for the linear part A of the field with these `coefficients`: the Frobenius norms of its
         terms, added for each target and source.
         """
         found: dict[tuple[int, int], Any] = {}
@@ -153,11 +153,11 @@ class FlowGroup(Shown, LieGroup):
         return size if size > _ROUNDED * whole else whole
 
     def clip(self, coordinates: Any, bound: float) -> Any:
-        """Coordinates shortened to where ‖Γ‖ ≤ `bound` is certain: ‖Γ‖ = ‖exp(−Aᵀ)‖ ≤ exp‖A‖."""
+        """Shorten `coordinates` to where ‖Γ‖ ≤ `bound` is certain: ‖Γ‖ = ‖exp(−Aᵀ)‖ ≤ exp‖A‖."""
         size = self.norm(coordinates @ jnp.asarray(self.coefficients, coordinates.dtype))
         return coordinates * jnp.minimum(1.0, np.log(bound) / jnp.maximum(size, 1e-30))
 
-    def sample(self, *, key: Any, size: float = 1.0) -> Flow:
+    def sample(self, *, key: Key, size: float = 1.0) -> Flow:
         """Draw the flow of a random field with ‖A‖ ≤ `size`, in a uniformly random direction of the
         coordinates.
         """

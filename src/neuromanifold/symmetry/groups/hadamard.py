@@ -77,7 +77,7 @@ class ExtendedModel:
             )
 
     def frozen(self, factors: Any) -> "TransformedModel":
-        """Return the model θ ↦ F(Γ̃θ) with Γ̃ no longer a parameter: what one trains after the
+        """Return the model θ ↦ F(Γ̃θ) with Γ̃ = `factors` no longer a parameter: what one trains after the
         transformation.
         """
         return TransformedModel(self.f, _Static(to_host(factors)))
@@ -175,13 +175,13 @@ class HadamardGroup(LieGroup):
             )
 
     def exponential(self, coordinates: Any) -> Reparametrization:
-        """Return the element c = exp ξ."""
+        """Return the element c = exp ξ for `coordinates` ξ."""
         return Reparametrization(
             unflatten(template(self.net), namespace(coordinates).exp(coordinates))
         )
 
     def clip(self, coordinates: Any, bound: float) -> Any:
-        """Γ = diag(c), so |ξ| ≤ log(bound)."""
+        """Clip `coordinates` ξ to |ξ| ≤ log(`bound`), since Γ = diag(c)."""
         return jnp.clip(coordinates, -np.log(bound), np.log(bound))
 
     def generators(self, params: Any) -> Float[Any, "g both"]:
@@ -199,7 +199,7 @@ class HadamardGroup(LieGroup):
     def search(
         self, params: Params, x: Any, y: Any, *, loss: Loss = mse, method: ScaleSearch = SEARCH
     ) -> Reparametrization:
-        """The c that raises ‖∇L‖, found as in App. E: Adam on c itself from c = 1, in the dtype of
+        """Search a c that raises ‖∇L‖ by `method`, as in App. E: Adam on c itself from c = 1, in the dtype of
         `params`.   [teleport, App. E]
 
         `teleport` with this group searches log c instead, and returns its best point with evidence.

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.models.mlp import MLP
-from neuromanifold.numerics.randomness import host_generator
+from neuromanifold.numerics.randomness import Key, host_generator
 from neuromanifold.symmetry.groups import neurons
 from neuromanifold.symmetry.groups.base import ContinuousGroup, check_net, namespace
 from neuromanifold.symmetry.groups.dense import Dense
@@ -126,11 +126,11 @@ class GeneralLinearGroup(_LinearGroup):
         return join(self.net, [field for layer in self._mixing_fields() for field in layer])
 
     def exponential(self, coordinates: Any) -> Dense:
-        """Return A = exp(ΞS)."""
+        """Return A = exp(ΞS) for `coordinates` Ξ."""
         layers = zip(self.slopes, self._by_layer(coordinates), strict=True)
         return self._dense([_expm(part.reshape(len(s), len(s)) * s) for s, part in layers])
 
-    def sample(self, *, key: Any) -> Dense:
+    def sample(self, *, key: Key) -> Dense:
         """Draw U diag(e^u) V with U, V Haar-orthogonal and u uniform in [−½, ½]: both components,
         condition number ≤ e.
         """
@@ -178,7 +178,7 @@ class AffineGroup(_LinearGroup):
         return join(self.net, parts)
 
     def exponential(self, coordinates: Any) -> Dense:
-        """Return the exponential of [[ΞS, τ], [0, 0]]."""
+        """Return the exponential of [[ΞS, τ], [0, 0]], the `coordinates` being Ξ and τ."""
         mixers, shifts = [], []
         for s, part in zip(self.slopes, self._by_layer(coordinates), strict=True):
             k = len(s)
@@ -190,7 +190,7 @@ class AffineGroup(_LinearGroup):
             shifts.append(full[:k, k])
         return self._dense(mixers, shifts)
 
-    def sample(self, *, key: Any) -> Dense:
+    def sample(self, *, key: Key) -> Dense:
         """Draw an element of GL as there, and a standard normal translation."""
         rng = host_generator(key)
         mixers = [random_invertible(rng, len(s)) for s in self.slopes]
@@ -240,7 +240,7 @@ class OrthogonalGroup(_LinearGroup):
         return join(self.net, parts)
 
     def exponential(self, coordinates: Any) -> Dense:
-        """Return A = exp(s(Ξ − Ξᵀ))."""
+        """Return A = exp(s(Ξ − Ξᵀ)) for `coordinates` Ξ."""
         mixers = []
         for s, part in zip(self.slopes, self._by_layer(coordinates), strict=True):
             k, above = len(s), np.triu_indices(len(s), 1)
@@ -250,7 +250,7 @@ class OrthogonalGroup(_LinearGroup):
             mixers.append(_expm((upper - upper.T) * s))
         return self._dense(mixers)
 
-    def sample(self, *, key: Any) -> Dense:
+    def sample(self, *, key: Key) -> Dense:
         """Draw a Haar-random element."""
         rng = host_generator(key)
         return self._dense([_random_orthogonal(rng, len(s)) for s in self.slopes])

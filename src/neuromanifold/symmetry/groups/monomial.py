@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from neuromanifold.models.arguments import Params
 from neuromanifold.models.mlp import MLP
 from neuromanifold.symmetry.groups.base import Composition, Element
 
@@ -25,7 +26,7 @@ class Monomial(Element):
     orders: Axes
     factors: Axes
 
-    def act(self, params: Any) -> Any:
+    def act(self, params: Params) -> Any:
         """Return g(θ)."""
         leaves, structure = jax.tree.flatten(params)
         moved = zip(leaves, self.orders, self.factors, strict=True)

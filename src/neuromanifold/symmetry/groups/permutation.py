@@ -8,7 +8,7 @@ import numpy as np
 
 from neuromanifold.models.activation import Activation
 from neuromanifold.models.mlp import MLP
-from neuromanifold.numerics.randomness import host_generator
+from neuromanifold.numerics.randomness import Key, host_generator
 from neuromanifold.symmetry.groups.base import AbstractGroup, check_net
 from neuromanifold.symmetry.groups.monomial import Monomial, monomial
 from neuromanifold.symmetry.groups.neurons import by_neuron
@@ -47,7 +47,7 @@ class PermutationGroup(AbstractGroup):
         """Return the element that leaves every neuron where it is."""
         return monomial(self.net)
 
-    def sample(self, *, key: Any) -> Monomial:
+    def sample(self, *, key: Key) -> Monomial:
         """Draw a uniformly random element."""
         rng, orders = host_generator(key), []
         for width, layer in zip(self.net.widths[1:], self.classes, strict=False):

@@ -90,7 +90,7 @@ class SymmetryGroup(ContinuousGroup):
         )
 
     def exponential(self, coordinates: Any) -> Element:
-        """Return the product of the factors' exponentials."""
+        """Return the product of the factors' exponentials, each of its part of `coordinates`."""
         start, parts = 0, []
         for factor, chosen in self._continuous:
             place = np.eye(factor.dimension, dtype=coordinates.dtype)[:, chosen]
@@ -100,14 +100,14 @@ class SymmetryGroup(ContinuousGroup):
         return Composition(tuple(parts))
 
     def clip(self, coordinates: Any, bound: float) -> Any:
-        """Each factor within its share of the bound."""
+        """Bring the `coordinates` of each factor within its share of `bound`."""
         start, parts, share = 0, [], bound ** (1 / max(1, len(self._continuous)))
         for factor, chosen in self._continuous:
             parts.append(factor.clip(coordinates[start : start + len(chosen)], share))
             start += len(chosen)
         return jnp.concatenate(parts) if parts else coordinates
 
-    def sample(self, *, key: Any) -> Element:
+    def sample(self, *, key: Key) -> Element:
         """Draw a product of samples of the factors."""
         return _sample(self.factors, key)
 
@@ -118,7 +118,7 @@ class NetworkGroup(Shown, AbstractGroup):
     the flows that `discover` found.
 
     `factors` are `ChannelPermutationGroup`s and, where a key was given, one `FlowGroup`. Left out: axes along
-    which the graph treats places differently (windows, slices, masks, constants that vary).
+    which the graph treats positions differently (windows, slices, masks, constants that vary).
     """
 
     net: Model  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -150,7 +150,7 @@ class NetworkGroup(Shown, AbstractGroup):
         """How many independent fields its continuous factor has."""
         return sum(f.dimension for f in self.factors if isinstance(f, FlowGroup))
 
-    def generators(self, params: Any) -> Float[Any, "g D"]:
+    def generators(self, params: Params) -> Float[Any, "g D"]:
         """Return the generators of the continuous factor, none where none was sought."""
         flows = [f.generators(params) for f in self.factors if isinstance(f, FlowGroup)]
         return (
@@ -159,7 +159,7 @@ class NetworkGroup(Shown, AbstractGroup):
             else np.zeros((0, sum(np.size(leaf) for leaf in jax.tree.leaves(params))))
         )
 
-    def shortest(self, params: Any) -> Any:
+    def shortest(self, params: Params) -> Any:
         """Return the point of the continuous factor's orbit that is nearest to the origin; the
         others keep distances.
         """
@@ -170,7 +170,7 @@ class NetworkGroup(Shown, AbstractGroup):
         """The neutral element."""
         return Composition(())
 
-    def sample(self, *, key: Any) -> Element:
+    def sample(self, *, key: Key) -> Element:
         """Draw a product of samples of the factors."""
         return _sample(self.factors, key)
 
@@ -262,9 +262,9 @@ _EQUAL = 1e-9
 
 
 def channel_permutations(sampler: NetworkSampler) -> tuple[ChannelPermutationGroup, ...]:
-    """Return a group for every hidden axis whose places f does not tell apart.
+    """Return a group for every hidden axis whose positions f does not tell apart.
 
-    Hidden: parameters have it, neither input nor output has. Sign flips of one place are sought
+    Hidden: parameters have it, neither input nor output has. Sign flips of one position are sought
     among all sets of slots where there are at most eleven slots, else among the small sets and
     their complements.
     """

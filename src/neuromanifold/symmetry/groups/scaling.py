@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.models.mlp import MLP
-from neuromanifold.numerics.randomness import host_generator
+from neuromanifold.numerics.randomness import Key, host_generator
 from neuromanifold.symmetry.groups import neurons
 from neuromanifold.symmetry.groups.base import ContinuousGroup, check_net, namespace
 from neuromanifold.symmetry.groups.monomial import Monomial, monomial
@@ -59,7 +59,7 @@ class ScalingGroup(ContinuousGroup):
         return join(self.net, parts)
 
     def exponential(self, coordinates: Any) -> Monomial:
-        """Return the element with factors c = exp ξ."""
+        """Return the element with factors c = exp ξ for `coordinates` ξ."""
         xp, start, into, out = namespace(coordinates), 0, [], []
         # The last entry, 0, is the logarithm of every neuron that has no factor.
         extended = xp.append(coordinates, xp.zeros((), coordinates.dtype))
@@ -72,14 +72,14 @@ class ScalingGroup(ContinuousGroup):
         return monomial(self.net, into=into, out=out)
 
     def clip(self, coordinates: Any, bound: float) -> Any:
-        """Γ multiplies a weight between neurons j and i by c_j^d/c_i, so |log c| ≤ log(bound)/(1
-        + d) keeps ‖Γ‖ ≤ bound.
+        """Clip `coordinates` log c to |log c| ≤ log(`bound`)/(1 + d): Γ multiplies a weight between
+        neurons j and i by c_j^d/c_i, so ‖Γ‖ ≤ `bound`.
         """
         largest = max(float(np.nanmax(d, initial=0.0)) for d in self.degrees)
         limit = np.log(bound) / (1 + largest)
         return jnp.clip(coordinates, -limit, limit)
 
-    def sample(self, *, key: Any) -> Monomial:
+    def sample(self, *, key: Key) -> Monomial:
         """Draw log|c| uniform in [−1, 1]; a random sign where negative factors are allowed."""
         rng = host_generator(key)
         logs = rng.uniform(-1.0, 1.0, self.dimension)

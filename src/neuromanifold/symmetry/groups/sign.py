@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from neuromanifold.models.mlp import MLP
-from neuromanifold.numerics.randomness import check_key, host_generator
+from neuromanifold.numerics.randomness import Key, check_key, host_generator
 from neuromanifold.symmetry.groups.base import AbstractGroup, check_net
 from neuromanifold.symmetry.groups.monomial import Monomial, monomial
 from neuromanifold.symmetry.groups.neurons import by_neuron
@@ -62,7 +62,7 @@ class SignGroup(AbstractGroup):
         return monomial(self.net)
 
     def element(self, signs: tuple[Any, ...]) -> Monomial:
-        """Return the element that flips, given as ±1 for each neuron of each layer, the output layer included; 1
+        """Return the element that flips neurons, given `signs` ±1 for each neuron of each layer, the output layer included; 1
         where there is no parity.
         """
         signs = tuple(np.asarray(s, np.float64) for s in signs)
@@ -79,7 +79,7 @@ class SignGroup(AbstractGroup):
         ]
         return monomial(self.net, into=signs, out=out[:-1])
 
-    def sample(self, *, key: Any) -> Monomial:
+    def sample(self, *, key: Key) -> Monomial:
         """Draw a uniformly random element."""
         rng = host_generator(key)
         return self.element(
@@ -113,7 +113,7 @@ class SignedPermutationGroup(AbstractGroup):
         """The neutral element."""
         return monomial(self.net)
 
-    def sample(self, *, key: Any) -> Monomial:
+    def sample(self, *, key: Key) -> Monomial:
         """Draw a uniformly random element: a flip after a permutation."""
         check_key(key)
         flip, reorder = jax.random.split(key)

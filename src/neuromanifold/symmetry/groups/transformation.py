@@ -35,21 +35,22 @@ class Transformation(Shown, eqx.Module):
     second: Float[np.ndarray, "D D D"] | None = None
 
     def gradient(self, gradient: Float[np.ndarray, " D"]) -> Float[np.ndarray, " D"]:
-        """Γ∇L.   [teleport, Eq. 16]"""
+        """Return Γ∇L, ∇L being `gradient`.   [teleport, Eq. 16]"""
         return self.gamma @ gradient
 
     def hessian(self, hessian: Matrix, gradient: Float[np.ndarray, " D"]) -> Matrix:
-        """Γ(H − T·Γ∇L)Γᵀ; the second term vanishes for linear symmetries.   [teleport, Eq. 67, 72]"""
+        """Return Γ(H − T·Γ∇L)Γᵀ for `hessian` H and `gradient` ∇L; the second term
+        vanishes for linear symmetries.   [teleport, Eq. 67, 72]"""
         return self.gamma @ (hessian - self.curvature(gradient)) @ self.gamma.T
 
     def curvature(self, gradient: Float[np.ndarray, " D"]) -> Matrix:
-        """T·Γ∇L: what the nonlinearity of the symmetry takes from the Hessian."""
+        """Return T·Γ∇L for `gradient` ∇L: what the nonlinearity of the symmetry takes from the Hessian."""
         if self.second is None:
             return np.zeros_like(self.gamma)
         return np.einsum("mrs,s->mr", self.second, self.gamma @ gradient)
 
     def kernel(self, jacobian: Float[np.ndarray, "rows D"]) -> Float[np.ndarray, "rows rows"]:
-        """JΓᵀΓJᵀ.   [teleport, Eq. 24]"""
+        """Return JΓᵀΓJᵀ for `jacobian` J.   [teleport, Eq. 24]"""
         moved = jacobian @ self.gamma.T
         return moved @ moved.T
 

@@ -16,6 +16,7 @@ by f itself; where that fails, halves of it are.
 """
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -26,6 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.graph.graph import Graph, trace
+from neuromanifold.graph.products import Convolution
 from neuromanifold.graph.uses import leaves
 from neuromanifold.models.adapters.torch.graph_writer import Smaller
 from neuromanifold.models.arguments import Model
@@ -161,7 +163,8 @@ def smaller_parameters(model: Narrowed, params: dict[str, Any]) -> dict[str, Sma
 @dataclass(frozen=True, eq=False)
 class Found:
     """(f, params) with fewer channels, the same with zeros put back, what went, how many channels,
-    the largest difference on the sample and its largest value there, and what was not looked at.
+    the largest difference on the sample and its largest value there, what was not looked at, and on
+    how many wide inputs f was compared.
     """
 
     f: Model
@@ -172,6 +175,7 @@ class Found:
     deviation: float
     size: float
     left_out: tuple[str, ...]
+    probes: int
 
 
 @dataclass(frozen=True)
@@ -217,42 +221,48 @@ class _Outputs:
             network, both, n, np.concatenate([some, n + np.arange(min(m, few))]), len(some)
         )
 
-    def at(self, inputs: Any, arrays: Arrays) -> np.ndarray:
-        """f at some of the inputs, (inputs, outputs)."""
+    def rows(self, inputs: Any, arrays: Arrays) -> Iterator[np.ndarray]:
+        """f at some of the inputs, one after another."""
         x = [a[inputs] for a in self.data]
-        return self.network.outputs(
-            arrays, jax.tree.unflatten(jax.tree.structure(self.network.x), x)
-        )
+        tree = jax.tree.unflatten(jax.tree.structure(self.network.x), x)
+        return itertools.chain.from_iterable(self.network.outputs(arrays, tree))
 
     @cached_property
     def before(self) -> np.ndarray:
         """f at the parameters as they were given, at all inputs."""
-        return self.at(np.s_[:], self.network.leaves)
+        found = np.empty((len(self.data[0]), self.network.graph.outputs))
+        for i, row in enumerate(self.rows(np.s_[:], self.network.leaves)):
+            found[i] = row
+        return found
 
     def same(self, arrays: Arrays, limit: float, *, on_sample: bool) -> bool:
         """Whether f is what it was, on the sample or on all inputs, relative to its size at each."""
         few = self.few[: self.few_samples] if on_sample else self.few
         every = np.arange(self.samples if on_sample else len(self.before))
-        return all(self.off(inputs, arrays) <= limit for inputs in (few, every))
+        return all(self._stays(inputs, arrays, limit) for inputs in (few, every))
 
-    def off(self, inputs: np.ndarray, arrays: Arrays) -> float:
-        """By how much f differs, relative to its largest value at each input."""
-        tiny, after = np.finfo(np.float64).tiny, self.at(inputs, arrays)
-        found = np.array(
-            [
-                np.abs(row - self.before[i]).max(initial=0.0)
-                / np.abs(self.before[i]).max(initial=tiny)
-                for i, row in zip(inputs, after, strict=True)
-            ]
-        )
-        return float(found.max(initial=0.0)) if np.isfinite(found).all() else np.inf
+    def _stays(self, inputs: np.ndarray, arrays: Arrays, limit: float) -> bool:
+        """Whether f differs by no more than `limit` of its largest value at each input."""
+        tiny = np.finfo(np.float64).tiny
+        for i, row in zip(inputs, self.rows(inputs, arrays), strict=True):
+            moved, size = (_largest_entry(a) for a in (row - self.before[i], self.before[i]))
+            if not moved <= limit * max(tiny, size) < np.inf:
+                return False
+        return True
+
+    def moved(self, rows: Iterable[np.ndarray]) -> float:
+        """By how much f on the sample, given by `rows`, differs from what it was."""
+        pairs = zip(self.before[: self.samples], rows, strict=True)
+        return max((_largest_entry(b - a) for a, b in pairs), default=0.0)
+
+    @property
+    def size(self) -> float:
+        """The largest value of f on the sample."""
+        return _largest_entry(self.before[: self.samples])
 
     def deviation(self, arrays: Arrays) -> float:
         """By how much f differs on the sample, relative to its largest value there."""
-        rows = zip(self.before, self.at(np.arange(self.samples), arrays), strict=False)
-        each = [(np.abs(b - a).max(initial=0.0), np.abs(a).max(initial=0.0)) for a, b in rows]
-        found, size = np.array(each).reshape(-1, 2).max(axis=0, initial=0.0)
-        return float(found / (size or 1.0))
+        return self.moved(self.rows(np.arange(self.samples), arrays)) / (self.size or 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,6 +286,23 @@ class _Work:
     def folding(self) -> Folding:
         """The affine chains of the network."""
         return Folding(self.network.graph, self.neutral)
+
+    def noun(self, axis: int) -> str:
+        """What the places of an axis are called: channels of convolutions, units that every token
+        has, else neurons.
+        """
+        own = self.axes[axis]
+        uses = [use for slot in own.channels.slots for use in self.folding.uses[slot.leaf].uses]
+        if any(isinstance(use.node.primitive.product, Convolution) for use in uses):
+            return "channel"
+        shapes = [self.network.graph.program.values[exit.value].shape for exit in own.exits]
+        places = [
+            n
+            for shape, exit in zip(shapes, own.exits, strict=True)
+            for d, n in enumerate(shape)
+            if d != exit.axis
+        ]
+        return "unit" if max(places, default=1) > 1 else "neuron"
 
     def every_slot(self, axis: int) -> tuple[Slot, ...]:
         """All slots of an axis, those of folded leaves and statistics too."""
@@ -344,7 +371,13 @@ class _Work:
             alive[s.axis][s.channel] = False
             name = self.axes[s.axis].channels.name
             kind = Removal(
-                name, 0, s.reason, everywhere=s.everywhere, on_sample=s.on_sample, on_box=s.on_box
+                name,
+                0,
+                s.reason,
+                self.noun(s.axis),
+                everywhere=s.everywhere,
+                on_sample=s.on_sample,
+                on_box=s.on_box,
             )
             counts[kind] = counts.get(kind, 0) + 1
         removed = [replace(kind, count=count) for kind, count in counts.items()]
@@ -429,14 +462,18 @@ def narrowed(
         removed=tuple(went) if fold else (),
         neutral=frozenset(levels) if fold else frozenset(),
     )
-    whole = lambda: (tuple(a[b] for a in data) for b in sample_blocks(graph, len(data[0])))  # noqa: E731
     units = tuple(units_of(work.folding, axis) for axis in described.axes)
     sums = [(e.value, e.axis) for axis in described.axes for e in axis.exits]
     wanted = tuple(dict.fromkeys([*sums, *(unit.at for unit in units if unit is not None)]))
-    beyond = (tuple(a[b] for a in wide) for b in sample_blocks(graph, len(wide[0])))
-    read_wide = read_channels(graph, work.arrays, beyond, wanted)
+    held = sum(math.prod(graph.program.values[value].shape) for value in {v for v, _ in wanted})
+
+    def parts(whole: Data) -> Iterator[Data]:
+        return (tuple(a[b] for a in whole) for b in sample_blocks(graph, len(whole[0]), held))
+
+    read_wide = read_channels(graph, work.arrays, parts(wide), wanted)
     if limits.box is None:
-        read = read_channels(graph, work.arrays, (batches or whole)(), wanted)
+        given = itertools.chain.from_iterable(map(parts, batches() if batches else [data]))
+        read = read_channels(graph, work.arrays, given, wanted)
     else:
         read = read_box(graph, work.arrays, limits.box, wanted)
     work = _exhausted(work, units, read, read_wide)
@@ -761,7 +798,7 @@ def _compressed(work: _Work, k: int) -> _Work:
     mask[alive[rank:]] = False
     why = "f is linear in these channels, and sees the product RᵀW alone"
     reason = f"linear: {rank} do what {len(alive)} did"
-    went = Removal(axis.channels.name, len(alive) - rank, reason, everywhere=why)
+    went = Removal(axis.channels.name, len(alive) - rank, reason, work.noun(k), everywhere=why)
     return replace(
         work,
         arrays=arrays,
@@ -794,6 +831,7 @@ def _straightened(work: _Work, k: int, units: Units | None, read: Readings) -> _
         axis.channels.name,
         went,
         f"{where}: {found.before - went} do what {found.before} did",
+        work.noun(k),
         on_sample=limits.box is None,
         on_box=limits.box is not None,
     )
@@ -833,7 +871,10 @@ def _finished(work: _Work, left_out: tuple[str, ...]) -> Found:
         for slot in work.every_slot(k) if not alive.all() else ():
             places = kept[slot.leaf][slot.axis]
             kept[slot.leaf][slot.axis] = np.setdiff1d(places, slot.kept(~alive))
-    small = [a[np.ix_(*places)] if places else a for a, places in zip(leaves, kept, strict=True)]
+    small = [
+        a if a.shape == tuple(map(len, places)) else a[np.ix_(*places)]
+        for a, places in zip(leaves, kept, strict=True)
+    ]
     fixed = {k: leaves[k] for k in (*work.neutral, *range(network.count, len(leaves)))}
     structure = jax.tree.structure(network.params)
     whole = Narrowed(
@@ -847,33 +888,49 @@ def _finished(work: _Work, left_out: tuple[str, ...]) -> Found:
     tree = structure.unflatten(
         [None if k in work.neutral else small[k] for k in range(network.count)]
     )
-    sample = np.arange(work.outputs.samples)
-    before = work.outputs.before[: len(sample)]
-    model, after = whole.direct() if work.removed else network.model.f, before
+    model, deviation = network.model.f, 0.0
     if work.removed:
-        after = work.outputs.at(sample, leaves)
-        try:
-            own = work.outputs.at(sample, small)
-        except Exception:  # a foreign network may raise anything at other shapes
-            own = None
-        if (
-            own is None
-            or own.shape != after.shape
-            or not np.allclose(own, after, rtol=1e-9, atol=1e-12)
-        ):
-            model = whole
-        else:
-            after = own
+        direct, deviation = _compared(work.outputs, leaves, small)
+        model = whole.direct() if direct else whole
     return Found(
         model,
         tree,
         whole,
         _counted(work.removed),
         sum(int((~a).sum()) for a in work.alive),
-        float(np.abs(after - before).max(initial=0.0)),
-        float(np.abs(before).max(initial=0.0)),
+        deviation,
+        work.outputs.size,
         left_out,
+        len(work.outputs.before) - work.outputs.samples,
     )
+
+
+def _compared(outputs: _Outputs, leaves: Arrays, small: Arrays) -> tuple[bool, float]:
+    """Whether f itself runs at the smaller leaves and gives what it gives with zeros in the place
+    of what went, and by how much the one that runs differs from f as it was.
+    """
+    sample = np.arange(outputs.samples)
+    if all(a is b for a, b in zip(leaves, small, strict=True)):
+        return True, outputs.moved(outputs.rows(sample, leaves))
+    moved: list[float] = []
+    try:
+        for i, (a, b) in enumerate(
+            zip(outputs.rows(sample, leaves), outputs.rows(sample, small), strict=True)
+        ):
+            if a.shape != b.shape or not np.allclose(b, a, rtol=1e-9, atol=1e-12):
+                break
+            moved.append(_largest_entry(b - outputs.before[i]))
+        else:
+            return True, max(moved, default=0.0)
+    except Exception:  # a foreign network may raise anything at other shapes
+        pass
+    return False, outputs.moved(outputs.rows(sample, leaves))
+
+
+def _largest_entry(a: np.ndarray) -> float:
+    """The largest magnitude in an array; infinite where there is something that is no number."""
+    found = max(float(a.max(initial=0.0)), -float(a.min(initial=0.0)))
+    return found if np.isfinite(found) else np.inf
 
 
 def _counted(removed: Iterable[Removal]) -> tuple[Removal, ...]:

@@ -4,15 +4,14 @@ each sum over the channels.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.graph.graph import Graph
 from neuromanifold.graph.interpret import interpret
+from neuromanifold.numerics.compiling import compiled
 from neuromanifold.numerics.precision import arithmetic
 
 _PROJECTIONS = 8
@@ -51,13 +50,14 @@ def read_channels(
 ) -> Readings:
     """The readings of the values `wanted`, batch by batch, at these parameters."""
     total, parts = 0, None
+    values = tuple(dict.fromkeys(value for value, _ in wanted))
     with arithmetic():
-        given = [jnp.asarray(leaf) for leaf in leaves]
+        given = [jax.device_put(leaf, may_alias=True) for leaf in leaves]
         for number, batch in enumerate(batches):
-            n = len(batch[0])
-            key = jax.random.key(number)
-            new = jax.tree.map(np.asarray, _read(graph, wanted, given, list(batch), key))
-            total += n
+            known = dict(zip(values, _values(graph, values, given, list(batch)), strict=True))
+            rng = np.random.default_rng(number)
+            new = [_reduced(np.asarray(known[value]), axis + 1, rng) for value, axis in wanted]
+            total += len(batch[0])
             parts = (
                 new if parts is None else [_joined(a, b) for a, b in zip(parts, new, strict=True)]
             )
@@ -72,26 +72,26 @@ def _joined(a: Any, b: Any) -> Any:
     return (np.minimum(*low), np.maximum(*high), *(x + y for x, y in sums))
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _read(graph: Graph, wanted: Wanted, leaves: Any, batch: Any, key: Any) -> Any:
-    values = tuple(dict.fromkeys(value for value, _ in wanted))
+@compiled("graph", "values")
+def _values(graph: Graph, values: tuple[int, ...], leaves: Any, batch: Any) -> Any:
+    """The values of the program at every sample. Numbers are made of them on the host: a program
+    with all the sums takes four times as long to compile.
+    """
 
     def one(sample: Any) -> Any:
         found = interpret(graph.program, [*leaves, *sample], None, wanted=values)
         return found[len(graph.program.outputs) :]
 
-    known = dict(zip(values, jax.vmap(one)(batch), strict=True))
-    return [_reduced(known[value], axis + 1, key) for value, axis in wanted]
+    return jax.vmap(one)(batch)
 
 
-def _reduced(a: Any, axis: int, key: Any) -> Any:
-    rows = jnp.moveaxis(a, axis, -1).reshape(-1, a.shape[axis])
-    weights = jax.random.normal(key, (_PROJECTIONS, len(rows)), rows.dtype)
+def _reduced(a: np.ndarray, axis: int, rng: np.random.Generator) -> Any:
+    rows = np.moveaxis(a, axis, -1).reshape(-1, a.shape[axis])
     return (
         rows.min(0),
         rows.max(0),
         rows.sum(0),
-        jnp.square(rows).sum(0),
-        weights @ rows,
-        jnp.asarray(float(len(rows))),
+        np.einsum("ij,ij->j", rows, rows),
+        rng.standard_normal((_PROJECTIONS, len(rows))) @ rows,
+        float(len(rows)),
     )

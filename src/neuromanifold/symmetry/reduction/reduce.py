@@ -69,7 +69,7 @@ class Reduction(Result):
     with the reason why it holds at every input (`everywhere`), where there is one. The networks are
     equal everywhere if every step is (`proved`), up to the rounding of the parameters. `on_sample`
     says whether a step is claimed on the sample and the linear regions that it meets only; steps
-    that are neither were tested on it and on 256 wide inputs. `whole` is the network at its first
+    that are neither were tested on it and on `probes` wide inputs. `whole` is the network at its first
     widths, with zeros for what went (None for perceptrons). `held_out` is the deviation on samples
     that nothing was read from, `left_out` says which axes were not looked at, `limits` what counted
     as equal.
@@ -86,6 +86,7 @@ class Reduction(Result):
     limits: Limits = LIMITS
     held_out: float | None = None
     left_out: tuple[str, ...] = ()
+    probes: int = PROBES
 
     @property
     def proved(self) -> bool:
@@ -98,7 +99,7 @@ class Reduction(Result):
         return any(removal.on_sample for removal in self.removed)
 
     def to_torch(self, module: Any = None, *, example: Any) -> Any:
-        """The smaller network as an `fx.GraphModule`, of a network that came from PyTorch:
+        """Return the smaller network as an `fx.GraphModule`, of a network that came from PyTorch:
         `nm.from_torch(module, example=example)`.
 
         Its graph is the module's at fewer parameters, which are named as before. Where a layer does
@@ -123,7 +124,7 @@ class Reduction(Result):
         return program_graph(self.whole.f, smaller, example)
 
     def save(self, path: str | Path, *, example: Any = None) -> Path:
-        """Write the smaller network in the format it came in: an `nm.MLP` as `nm.save` does, what
+        """Write the smaller network to `path` in the format it came in: an `nm.MLP` as `nm.save` does, what
         came from a `.pt2` file as one again.
 
         Writing a `.pt2` needs PyTorch (reading does not) and `example`, one batch of the network's
@@ -134,8 +135,8 @@ class Reduction(Result):
             return save(path, self.net, self.params)
         if not read_from_file(self.whole.f):
             raise TypeError(
-                "the reduced network did not come from a .pt2 file; write what `to_torch` gives, "
-                "or `params`."
+                "the network did not come from a .pt2 file; save the module that `to_torch` gives "
+                "with torch.export.save."
             )
         if Path(path).suffix != ".pt2":
             raise ValueError(
@@ -153,7 +154,7 @@ class Reduction(Result):
         return [("kept", kept), ("saved", self.parameters_saved)]
 
     def plot(self, axes: Any = None) -> Any:
-        """One bar of all parameters: those that are kept and those that are saved; returns the
+        """Draw one bar of all parameters: those that are kept and those that are saved; returns the
         axes.
         """
         total = sum(count for _, count in self._parts)
@@ -186,7 +187,7 @@ class Reduction(Result):
         )
 
     def headline(self) -> str:
-        """The first line of `str`."""
+        """Return the first line of `str`."""
         return str(self).partition("\n")[0]
 
     @property
@@ -194,7 +195,7 @@ class Reduction(Result):
         """Where the networks are equal, how far the outputs moved on the sample, and step by
         step what went and why.
         """
-        beyond = "everywhere" if self.proved else f"on the sample and on {PROBES} wide inputs"
+        beyond = "everywhere" if self.proved else f"on the sample and on {self.probes} wide inputs"
         on_box = any(removal.on_box for removal in self.removed)
         where = "on the sample" if self.on_sample else "on the box" if on_box else beyond
         how = "exactly computed" if self.exact else "float64"
@@ -207,11 +208,20 @@ class Reduction(Result):
         return "\n".join([head, *(f"  {removal}" for removal in self.removed), *unseen])
 
     def __str__(self) -> str:
-        saved = (
-            f"{counted(self.neurons_saved, 'hidden neuron')} and "
-            f"{counted(self.parameters_saved, 'parameter')} saved"
-        )
-        return f"{saved}; {self.evidence}"
+        parameters = counted(self.parameters_saved, "parameter")
+        neurons = f"{', '.join(self._saved_by_kind)} and " if self._saved_by_kind else ""
+        return f"{neurons}{parameters} saved; {self.evidence}"
+
+    @property
+    def _saved_by_kind(self) -> list[str]:
+        """How many neurons, channels and units went."""
+        kinds = list(dict.fromkeys(r.what for r in self.removed if r.what != "parameter"))
+        if len(kinds) > 1:
+            counts = [sum(r.count for r in self.removed if r.what == kind) for kind in kinds]
+            return [counted(n, f"hidden {kind}") for n, kind in zip(counts, kinds, strict=True)]
+        if self.whole is not None and not self.neurons_saved:
+            return []
+        return [counted(self.neurons_saved, f"hidden {(kinds or ['neuron'])[0]}")]
 
 
 @follows
@@ -388,6 +398,7 @@ def _of_channels(
         limits=limits,
         held_out=_held_out(f, params, found.f, found.params, held_out),
         left_out=found.left_out,
+        probes=found.probes,
     )
 
 

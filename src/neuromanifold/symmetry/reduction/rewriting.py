@@ -33,8 +33,8 @@ class Removal:
     `everywhere` is the reason why f stays the same at every input, up to the rounding of the
     parameters; empty where there is none: with `on_sample` equality is then claimed on the sample
     only, with `on_box` on the box that was given, else it was tested on the sample and on wide
-    inputs. `what` says "parameter" where it was
-    no neuron but a scale or shift that others took over.
+    inputs. `what` went: a "neuron", a "channel" of convolutions, a "unit" that every token has, or
+    a "parameter" that is a scale or shift which others took over.
     """
 
     layer: int | str

@@ -100,15 +100,15 @@ class EnsembleFlow(Result):
         )
 
     def at(self, t: float) -> Gaussians:
-        """Mean and covariance at time t ≥ 0."""
+        """Return the mean and the covariance at time t ≥ 0."""
         return self._gaussians(self.mean_flow.at(t), t)
 
     def limit(self) -> Gaussians:
-        """Mean and covariance at infinite time."""
+        """Return the mean and the covariance at infinite time."""
         return self._gaussians(self.mean_flow.limit(), math.inf)
 
     def largest_stable_lr(self, *, momentum: float = 0.0) -> float:
-        """2(1 + β)/(κλ_max(Θ) + ρ)."""
+        """Return 2(1 + β)/(κλ_max(Θ) + ρ), β being `momentum`."""
         return self.mean_flow.largest_stable_lr(momentum=momentum)
 
     def _gaussians(self, mean: Any, t: float) -> Gaussians:
@@ -148,7 +148,7 @@ def ensemble_flow(
     quadrature: Quadrature | None = None,
     memory: int | str | None = None,
 ) -> EnsembleFlow:
-    """The trained ensemble of infinitely wide networks: mean and covariance at any time, on
+    """Return the trained ensemble of infinitely wide networks: mean and covariance at any time, on
     training and `other` samples.
 
     `ridge` and `friction` are as for `KernelFlow`; `weight_std`, `bias_std`, `scaling` and

@@ -60,8 +60,8 @@ def gp_posterior(
     memory: int | str | None = None,
     rtol: float = 1e-10,
 ) -> Posterior:
-    """The outputs at `other` samples given y = f(x) + noise, for f drawn from the Gaussian process
-    of `kernel`.
+    """Return the outputs at `other` samples given y = f(x) + noise, for f drawn from the Gaussian
+    process of `kernel`.
 
     K'(K + σ²)⁻¹y   and   K'' − K'(K + σ²)⁻¹K'ᵀ.
 
@@ -148,8 +148,8 @@ def log_marginal_likelihood(
     quadrature: Quadrature | None = None,
     memory: int | str | None = None,
 ) -> Float[Any, ""]:
-    """log p(y | x) for y = f(x) + noise and f drawn from the Gaussian process of `kernel`, summed
-    over independent outputs.
+    """Return log p(y | x) for y = f(x) + noise and f drawn from the Gaussian process of `kernel`,
+    summed over independent outputs.
 
     −½ Σ_o y_oᵀ(K + σ²)⁻¹y_o − (o/2) log det(K + σ²) − (no/2) log 2π.
 

@@ -406,8 +406,8 @@ class KernelOptions(TypedDict, total=False):
 def infinite_kernels(
     net: Model, x1: Samples, x2: Samples | None = None, **options: Unpack[KernelOptions]
 ) -> InfiniteKernels:
-    """`nngp` and `infinite_ntk` in one pass: what ensembles of trained networks need. Options are
-    `KernelOptions`.
+    """Compute `nngp` and `infinite_ntk` in one pass: what ensembles of trained networks need.
+    Options are `KernelOptions`.
 
     >>> net = nm.MLP((1, 1, 1), bias=False)
     >>> nngp, ntk = infinite_kernels(net, np.array([[1.0]]))
@@ -420,7 +420,7 @@ def infinite_kernels(
 def infinite_ntk(
     net: Model, x1: Samples, x2: Samples | None = None, **options: Unpack[KernelOptions]
 ) -> Float[Any, "*shape"]:
-    """The tangent kernel of an infinitely wide network at initialisation, in float64.
+    """Return the tangent kernel of an infinitely wide network at initialisation, in float64.
 
     Layers are z = σ_w W a/√fan_in + σ_b b with standard normal W, b, and derivatives are with
     respect to W and b (the conventions of neural-tangents; it is the limit of `nm.ntk` for
@@ -452,8 +452,8 @@ def infinite_ntk(
 def nngp(
     net: Model, x1: Samples, x2: Samples | None = None, **options: Unpack[KernelOptions]
 ) -> Float[Any, "*shape"]:
-    """The covariance of the outputs of an infinitely wide network over its initialisations, in
-    float64.
+    """Return the covariance of the outputs of an infinitely wide network over its initialisations,
+    in float64.
 
     Σ¹ = σ_w² ⟨x, x'⟩/n_0 + σ_b²,   Σ^{l+1} = σ_w² E[σ(u)σ(v)] + σ_b²,   (u, v) ~ N(0, Σ^l);   see
     `infinite_ntk`.

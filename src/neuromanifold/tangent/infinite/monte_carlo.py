@@ -30,8 +30,8 @@ class Estimate(NamedTuple):
         return named(self)
 
     def deviation(self, limit: Any) -> float:
-        """How far one network is from `limit`: the root mean square over networks and entries,
-        relative to the limit's.
+        """Return how far one network is from `limit`: the root mean square over networks and
+        entries, relative to the limit's.
         """
         spread = self.standard_error**2 * self.runs
         return float(
@@ -39,8 +39,8 @@ class Estimate(NamedTuple):
         )
 
     def bias(self, limit: Any) -> tuple[float, float]:
-        """How far the mean over networks is from `limit`, root mean square over entries, and the
-        standard error of that; both relative.
+        """Return how far the mean over networks is from `limit`, root mean square over entries, and
+        the standard error of that; both relative.
 
         The square of the former is freed of what the spread of the mean adds to it, and 0 where
         nothing is left.
@@ -72,7 +72,7 @@ def monte_carlo_kernels(
     dtype: Any = "float32",
     memory: int | str | None = None,
 ) -> MonteCarlo:
-    """NNGP and NTK of the networks that `net.init` draws, as means over `runs` of them with
+    """Return NNGP and NTK of the networks that `net.init` draws, as means over `runs` of them with
     standard errors.
 
     Each network contributes the mean over its outputs of f(x)f(x') and of ⟨∇f(x), ∇f(x')⟩. As its

@@ -64,7 +64,7 @@ class Quadrature:
         return self.order or (PANEL_ORDERS[-1] if self.kinks else 1024)
 
     def dual(self, entry: Activation | Mixed, order: int) -> Dual:
-        """The dual of a layer's activation, with that many nodes where it needs quadrature."""
+        """Return the dual of the activation `entry`, with `order` nodes where it needs quadrature."""
         parts = ((entry, 1),) if isinstance(entry, Activation) else entry.parts
         width = sum(count for _, count in parts)
         return mixture(
@@ -72,7 +72,7 @@ class Quadrature:
         )
 
     def needs_order(self, entry: Activation | Mixed) -> bool:
-        """Whether the number of nodes matters to a layer's activation."""
+        """Return whether the number of nodes matters to the activation `entry`."""
         parts = (
             (entry,)
             if isinstance(entry, Activation)

@@ -56,7 +56,7 @@ class SpectralDensity(Result):
     rounding: float
 
     def headline(self) -> str:
-        """How many eigenvalues, the largest, and what carries the trace."""
+        """Return how many eigenvalues, the largest, and what carries the trace."""
         return (
             f"{self.size:,} eigenvalues up to {self.eigenvalues[0]:.4g}, trace {self.trace}, "
             f"stable rank {self.stable_rank}, effective rank {self.effective_rank}"
@@ -99,11 +99,11 @@ class SpectralDensity(Result):
         return self._from_sums(lambda value: (value, value**2), lambda s: s[0] ** 2 / s[1])
 
     def epsilon_rank(self, epsilon: float) -> Estimate:
-        """The number of eigenvalues above ε·λ_max."""
+        """Estimate the number of eigenvalues above `epsilon`·λ_max."""
         return self.count(epsilon * float(self.eigenvalues[0]))
 
     def count(self, threshold: float) -> Estimate:
-        """The number of eigenvalues above `threshold`.
+        """Return the number of eigenvalues above `threshold`.
 
         Weights above it are the estimate. A Gauss quadrature with nodes θ₁ < … has, for every
         measure, Σ_{k<j} w_k ≤ μ(−∞, θ_j) and μ(−∞, θ_j] ≤ Σ_{k≤j} w_k (Chebyshev, Markov,
@@ -151,7 +151,7 @@ class SpectralDensity(Result):
         return Estimate(value, value - error, value + error)
 
     def plot(self, axes: Any = None) -> Any:
-        """The number of eigenvalues above each threshold, with what is left open; returns the
+        """Draw the number of eigenvalues above each threshold, with what is left open; returns the
         axes.
         """
         if axes is None:

@@ -17,7 +17,15 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.graph.selection import select
-from neuromanifold.models.arguments import Model, Params, Samples, check_rows, checked, output_size
+from neuromanifold.models.arguments import (
+    Model,
+    Params,
+    Samples,
+    Targets,
+    check_rows,
+    checked,
+    output_size,
+)
 from neuromanifold.numerics import krylov
 from neuromanifold.numerics.precision import (
     arithmetic,
@@ -274,7 +282,7 @@ class Gram(Shown):
     memory: int
 
     def headline(self) -> str:
-        """Its size, its tiles, and where they are."""
+        """Return its size, its tiles, and where they are."""
         size, tile = self.store.size, self.store.tile
         return (
             f"{size:,}×{size:,} {self.store.dtype} in tiles of {tile:,} rows, {self.store.folder}"
@@ -300,7 +308,7 @@ class Gram(Shown):
         return out
 
     def dense(self) -> Float[np.ndarray, "size size"]:
-        """The whole kernel in memory, in the dtype of the store."""
+        """Return the whole kernel in memory, in the dtype of the store."""
         needed = self.store.size**2 * np.dtype(self.store.dtype).itemsize
         if needed > self.memory:
             raise ValueError(
@@ -323,8 +331,8 @@ class Gram(Shown):
     def spectrum(
         self, k: int | None = None, *, vectors: bool = False, rtol: float = 1e-10
     ) -> Spectrum:
-        """The `k` largest eigenvalues (by default 20) by blocked Lanczos; all of them by `eigh`
-        where k is the size.
+        """Return the `k` largest eigenvalues (by default 20) by blocked Lanczos, with `vectors` also
+        their eigenvectors; all of them by `eigh` where k is the size.
         """
         k = min(20, self.store.size) if k is None else k
         if k == self.store.size <= _DENSE_LIMIT:
@@ -340,8 +348,8 @@ class Gram(Shown):
         )
 
     def effective_rank(self, k: int | None = None) -> tuple[float, float]:
-        """Between which numbers exp(−Σ p log p), p = λ/Σλ, lies, from the `k` largest eigenvalues
-        and the trace.
+        """Return between which numbers exp(−Σ p log p), p = λ/Σλ, lies, from the `k` largest
+        eigenvalues and the trace.
 
         What the others carry together is known. Entropy is least where they are as large as they
         may be, λ_k, and greatest where they are all equal.
@@ -360,7 +368,8 @@ class Gram(Shown):
     def functional_dimension_bounds(
         self, k: int | None = None, *, rtol: float | None = None
     ) -> DimensionBounds:
-        """Between which numbers rank J lies, from the eigenvalues of Θ = JJᵀ and the sizes of J.
+        """Return between which numbers rank J lies, from the eigenvalues of Θ = JJᵀ and the sizes
+        of J.
 
         Ritz values never exceed eigenvalues, and rounding moves an eigenvalue by at most ‖E‖ ≤
         Dε·tr Θ for D parameters: what exceeds `rtol`·tr Θ (by default Dε) counts. Squaring costs
@@ -396,7 +405,7 @@ class Gram(Shown):
     def solve(
         self, b: Any, *, ridge: float, rtol: float = 1e-8, deflated: int = 20
     ) -> krylov.Solution:
-        """(Θ + ridge·1)⁻¹ b by conjugate gradients, preconditioned by the `deflated` largest
+        """Return (Θ + ridge·1)⁻¹ b by conjugate gradients, preconditioned by the `deflated` largest
         eigenpairs.
         """
         if not ridge > 0:
@@ -424,9 +433,9 @@ class Gram(Shown):
     def _deflation(self, k: int) -> Spectrum:
         return self.spectrum(k, vectors=True, rtol=1e-3)
 
-    def regression(self, y: Any, other: Any, *, ridge: float, rtol: float = 1e-8) -> np.ndarray:
-        """Kernel regression: Θ(X′, X)(Θ + ridge·1)⁻¹ y at the samples `other`, in the shape of
-        `y`.
+    def regression(self, y: Targets, other: Any, *, ridge: float, rtol: float = 1e-8) -> np.ndarray:
+        """Solve a kernel regression: Θ(X′, X)(Θ + ridge·1)⁻¹ y at the samples `other`, in the shape
+        of `y`.
         """
         y = np.asarray(y, np.float64)
         rows = y if self.trace_over_outputs else y.reshape(self.store.size, -1)
@@ -437,10 +446,10 @@ class Gram(Shown):
         )
 
     def posterior(
-        self, y: Any, other: Any, *, noise: float, rtol: float = 1e-8
+        self, y: Targets, other: Any, *, noise: float, rtol: float = 1e-8
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and covariance at `other` of a Gaussian process with covariance Θ and noise of
-        variance `noise`.
+        """Return the mean and the covariance at `other` of a Gaussian process with covariance Θ and
+        noise of variance `noise`.
         """
         y = np.asarray(y, np.float64).reshape(self.store.size, -1)
         cross = self._cross(other)
@@ -497,8 +506,8 @@ def gram(
     workers: int | None = None,
     scheduler: str | None = None,
 ) -> Gram:
-    """The tangent kernel of any number of samples, tile by tile, in a Zarr array in the folder
-    `store`.
+    """Return the tangent kernel of any number of samples, tile by tile, in a Zarr array in the
+    folder `store`.
 
     The tiles have `tile` samples a side. Those on and above the diagonal are stored, each with a
     checksum, in the widest dtype passed. Tiles that `store` holds are not computed again: if a call

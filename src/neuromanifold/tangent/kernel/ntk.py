@@ -83,7 +83,7 @@ def ntk(
     check: bool = False,
     precision: str = "highest",
 ) -> Float[Any, "n1_o n2_o"] | Float[Any, "n1 n2 o"] | dict[str, Any]:
-    """The empirical neural tangent kernel Θ[(i,a), (j,b)] = ⟨∇_θ f_a(x1_i), ∇_θ f_b(x2_j)⟩.
+    """Return the empirical neural tangent kernel Θ[(i,a), (j,b)] = ⟨∇_θ f_a(x1_i), ∇_θ f_b(x2_j)⟩.
 
     Shape (n1·o, n2·o), sample-major; `trace=True` sums over equal outputs, (n1, n2);
     `diagonal=True` keeps them apart, (n1, n2, o). In the widest dtype passed, as the inputs came.
@@ -328,8 +328,8 @@ def _push_pull(f: Model, params: Any, x1: Any, x2: Any, cotangent: Any, chosen: 
 def empirical_nngp(
     f: Model, params: Params, x1: Samples, x2: Samples | None = None
 ) -> Float[Any, "n1 n2"]:
-    """The mean over the o outputs of f_a(x1_i) f_a(x2_j): one network's estimate of `nm.nngp`, off
-    by a relative 1/√o and 1/√width.
+    """Return the mean over the o outputs of f_a(x1_i) f_a(x2_j): one network's estimate of
+    `nm.nngp`, off by a relative 1/√o and 1/√width.
 
     >>> nm.tangent.empirical_nngp(lambda params, x: params * x, 2.0, np.array([[1.0, 3.0]])).tolist()      # (2² + 6²)/2
     [[20.0]]

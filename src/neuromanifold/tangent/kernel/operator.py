@@ -72,7 +72,7 @@ lx.diagonal.register(NTKOperator, lambda operator: operator.as_matrix().diagonal
 
 
 def ntk_operator(f: Model, params: Params, x: Samples) -> NTKOperator:
-    """Θ = J Jᵀ on ℝ^{n·o} as a `lineax` operator: `ntk_operator(f, params, x).mv(v)`.
+    """Return Θ = J Jᵀ on ℝ^{n·o} as a `lineax` operator: `ntk_operator(f, params, x).mv(v)`.
 
     >>> operator = nm.ntk_operator(lambda params, x: params * x, 2.0, np.array([[1.0], [3.0]]))
     >>> operator.mv(np.array([1.0, 0.0])).tolist()

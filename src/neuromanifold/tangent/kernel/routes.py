@@ -77,7 +77,7 @@ class Plan(Shown):
         return self.passes >= LARGE
 
     def headline(self) -> str:
-        """How many uses go which way."""
+        """Return how many uses go which way."""
         ways = Counter([*(route.way for route in self.routes), *(_DIRECT for _ in self.direct)])
         uses = ", ".join(f"{count} by {way}" for way, count in ways.items())
         return (
@@ -96,8 +96,8 @@ class Plan(Shown):
 def kernel_plan(
     f: Model, params: Params, x: Samples, *, trace: bool = False, wrt: Any = None
 ) -> Plan:
-    """By which way each parameter's part of `nm.ntk` is computed at these shapes; printed, a line
-    for each use. A bias goes with its product.
+    """Say by which way each parameter's part of `nm.ntk` is computed at these shapes; printed, a
+    line for each use. A bias goes with its product.
 
     `trace` and `wrt` are as for `ntk`.
 

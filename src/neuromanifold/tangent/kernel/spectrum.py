@@ -44,7 +44,7 @@ class Spectrum(Result):
     vectors: Float[Array, "k size"] | None = None
 
     def headline(self) -> str:
-        """The largest and the smallest eigenvalue, how many there are, and what carries the
+        """Return the largest and the smallest eigenvalue, how many there are, and what carries the
         trace.
         """
         which = "all" if self.complete else f"the largest {len(self.eigenvalues)} of"
@@ -57,8 +57,8 @@ class Spectrum(Result):
         )
 
     def plot(self, axes: Any = None) -> Any:
-        """The eigenvalues on a logarithmic scale, with what their residuals leave open; returns
-        the axes.
+        """Draw the eigenvalues on a logarithmic scale, with what their residuals leave open;
+        returns the axes.
         """
         axes = axes_of(axes, (6, 3.5))
         order, positive = np.arange(1, len(self.eigenvalues) + 1), self.eigenvalues > 0
@@ -102,7 +102,7 @@ class Spectrum(Result):
         return card("Spectrum", [said], [picture] if picture else [], rows)
 
     def to_xarray(self) -> Any:
-        """Eigenvalues, residuals and vectors as an `xarray.Dataset`."""
+        """Return eigenvalues, residuals and vectors as an `xarray.Dataset`."""
         import xarray as xr
 
         data: dict[str, Any] = {
@@ -161,8 +161,8 @@ def spectrum(
     vectors: bool = False,
     memory: int | str | None = None,
 ) -> Spectrum:
-    """The eigenvalues of the kernel Θ = JJᵀ on the sample, in float64; with `vectors=True` the
-    eigenvectors too.
+    """Return the eigenvalues of the kernel Θ = JJᵀ on the sample, in float64; with `vectors=True`
+    the eigenvectors too.
 
     Dense `eigh` up to a few thousand rows when `k` is not given; otherwise the `k` largest by
     Lanczos on the operator, and `.trace` is nan where even one sample's rows exceed `memory`.

@@ -18,11 +18,15 @@ from neuromanifold.runtime.memory import memory_budget
 from neuromanifold.tangent.kernel.ntk import ntk
 from neuromanifold.tangent.kernel.operator import kernel_product
 
+_FORMED = 512
+"""Rows of a kernel that is formed: compiling Lanczos takes longer."""
+
 
 def alignment(
     f: Model, params: Params, x: Samples, y: Targets, *, loss: Loss = mse, lr: float = 1.0
 ) -> float | Float[Any, ""]:
-    """The modified alignment  A = gᵀΘg / ‖g‖²,  Θ = `lr`·JJᵀ,  g = ∂loss/∂f(X).   [teleport, Eq. 28]
+    """Return the modified alignment  A = gᵀΘg / ‖g‖²,  Θ = `lr`·JJᵀ,  g = ∂loss/∂f(X).
+    [teleport, Eq. 28]
 
     A does not depend on the scale of g, so any normalisation of the loss gives the same number. One
     vector–Jacobian product: A = lr·‖Jᵀg‖²/‖g‖² = lr·‖∇_θ loss‖²/‖g‖², never the kernel. A float; a
@@ -60,10 +64,11 @@ def kernel_alignment(
     norm: str = "spectral",
     memory: int | str | None = None,
 ) -> float:
-    """The classical alignment  A_o = yᵀΘy / (‖y‖² ‖Θ‖), in float64.   [teleport, Eq. 26]
+    """Return the classical alignment  A_o = yᵀΘy / (‖y‖² ‖Θ‖), in float64.   [teleport, Eq. 26]
 
-    `norm="spectral"` (the paper's ‖·‖, by Lanczos, no kernel formed) lies in [0, 1]; `"frobenius"`
-    is Cortes' cosine between Θ and yyᵀ. A kernel that is zero is aligned with nothing: 0.
+    `norm="spectral"` (the paper's ‖·‖) lies in [0, 1]; of more than 512 rows no kernel is formed, and
+    Lanczos gives it. `"frobenius"` is Cortes' cosine between Θ and yyᵀ. A kernel that is zero is
+    aligned with nothing: 0.
 
     >>> nm.kernel_alignment(lambda params, x: params * x, np.array([2.0]), np.array([[1.0], [3.0]]), np.array([[1.0], [3.0]]))
     1.0
@@ -76,15 +81,15 @@ def kernel_alignment(
         params, x = checked(f, params, x, dtype=np.float64)
         target = np.asarray(check_target(f, params, x, y), np.float64).ravel()
         if not target.any():
-            raise ValueError("`y` is zero everywhere; the alignment with it is not defined.")
-        product = np.asarray(kernel_product(f, params, x, jnp.asarray(target)))
-        size = _kernel_norm(f, params, x, len(target), norm, memory)
+            raise ValueError(
+                "`y` is zero everywhere; the alignment with it is not defined: pass other targets."
+            )
+        if norm == "frobenius" or len(target) <= _FORMED:
+            kernel = np.asarray(ntk(f, params, x, memory=memory))
+            product = kernel @ target
+            size = float(np.linalg.norm(kernel, "fro" if norm == "frobenius" else 2))
+        else:
+            product = np.asarray(kernel_product(f, params, x, jnp.asarray(target)))
+            operator = Product(kernel_product, (f,))
+            size = float(largest_eigenpairs(operator, (params, x), len(target), 1).values[0])
         return float(target @ product / (target @ target * size)) if size > 0 else 0.0
-
-
-def _kernel_norm(
-    f: Model, params: Any, x: Any, size: int, norm: str, memory: int | str | None
-) -> float:
-    if norm == "frobenius":
-        return float(jnp.linalg.norm(ntk(f, params, x, memory=memory)))
-    return float(largest_eigenpairs(Product(kernel_product, (f,)), (params, x), size, 1).values[0])

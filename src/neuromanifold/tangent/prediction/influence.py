@@ -39,7 +39,8 @@ class Influence(Result):
     loss: Loss
 
     def scores(self, target: Any) -> Float[Any, "m n"]:
-        """Return by how much the loss at each other sample grows when sample i is left out:
+        """Return by how much the loss between each other sample's output and `target` grows when sample i
+        is left out:
         positive where sample i helps.
 
         >>> line = lambda params, x: params * x
@@ -58,7 +59,7 @@ class Influence(Result):
             return np.asarray(every(jnp.asarray(moved), target) - each(fitted, target)[:, None])
 
     def headline(self) -> str:
-        """How far leaving a sample out moves the outputs."""
+        """Return how far leaving a sample out moves the outputs."""
         m, o, n = np.shape(self.leave_one_out)
         size = np.linalg.norm(np.asarray(self.leave_one_out), axis=1)
         top = int(size.max(axis=0).argmax())

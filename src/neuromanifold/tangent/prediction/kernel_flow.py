@@ -77,7 +77,7 @@ class KernelFlow(Result):
         Relaxation(self.friction)
 
     def at(self, t: Any) -> Outputs:
-        """The outputs at time t ≥ 0; at t = ∞ the `limit`."""
+        """Return the outputs at time t ≥ 0; at t = ∞ the `limit`."""
         if np.ndim(t):
             raise TypeError(
                 f"`t` has shape {np.shape(t)}; pass one time: `[flow.at(t) for t in times]`."
@@ -91,11 +91,14 @@ class KernelFlow(Result):
         return self._moved(self._filtered(t))
 
     def early(self, t: float) -> Outputs:
-        """The outputs to leading order in t: f(0) − tΘg(0), or with friction f(0) − (t²/2)Θg(0)."""
+        """Return the outputs to leading order in t: f(0) − tΘg(0), or with friction f(0) −
+        (t²/2)Θg(0).
+        """
         return self._moved((t if self.friction is None else t**2 / 2) * self._gradient(self.start))
 
     def limit(self) -> Outputs:
-        """The outputs at infinite time, for squared errors: f'(0) − Θ(X', X)(Θ + ρ/κ)⁺(f(0) − y).
+        """Return the outputs at infinite time, for squared errors: f'(0) − Θ(X', X)(Θ + ρ/κ)⁺(f(0)
+        − y).
 
         Directions in which Θ vanishes to rounding are never learned. Other losses have no finite
         limit in general, and an undamped ball never rests.
@@ -112,8 +115,8 @@ class KernelFlow(Result):
         return self._moved(self._filtered(math.inf))
 
     def largest_stable_lr(self, *, momentum: float = 0.0) -> float:
-        """2(1 + β)/(κλ_max(Θ) + ρ): beyond it gradient descent with momentum β on squared errors
-        diverges.
+        """Return 2(1 + β)/(κλ_max(Θ) + ρ): beyond it gradient descent with momentum β on squared
+        errors diverges.
         """
         if not 0 <= momentum < 1:
             raise ValueError(f"`momentum` is {momentum}; pass a number in [0, 1).")
@@ -255,8 +258,8 @@ def kernel_flow(
     memory: int | str | None = None,
     rtol: float = 1e-9,
 ) -> KernelFlow:
-    """The gradient flow of f linearised at `params`, through its tangent kernel; `other` samples
-    are predicted along.
+    """Return the gradient flow of f linearised at `params`, through its tangent kernel; `other`
+    samples are predicted along.
 
     With `kernel=nm.infinite_ntk` the flow starts at the same outputs but follows the kernel that f,
     an `nm.MLP` or `nm.Sequential`, has at infinite width; `nm.infinite.ensemble_flow` is the mean and

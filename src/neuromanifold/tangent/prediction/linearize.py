@@ -20,8 +20,8 @@ _HIGHEST = 16
 
 
 def linearize(f: Model, params: Params, *, order: int = 1) -> FunctionModel:
-    """The first-order model  f_lin(θ, x) = f(θ₀, x) + J(x)(θ − θ₀), or the Taylor polynomial of
-    higher `order`.   [teleport, Eq. 6]
+    """Return the first-order model  f_lin(θ, x) = f(θ₀, x) + J(x)(θ − θ₀), or the Taylor polynomial
+    of higher `order`.   [teleport, Eq. 6]
 
     A model like any other. To first order it is linear in θ, with the tangent kernel of f at θ₀
     wherever θ is. One JVP, never a Jacobian; the k-th derivative along θ − θ₀ is k nested JVPs,

@@ -18,7 +18,7 @@ from neuromanifold.graph.dataflow import forward
 from neuromanifold.graph.program import Node, Program
 from neuromanifold.graph.selection import Selection, select
 from neuromanifold.graph.walk import walk
-from neuromanifold.models.arguments import Model
+from neuromanifold.models.arguments import Model, Params, Samples
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import Echelon, echelon, minor_spans, modular_rank
 from neuromanifold.numerics.rank import Certificate, Rank, exact_rank
@@ -87,7 +87,7 @@ class JacobianCertificate(Certificate):
         """Whether the upper bound is a proof and not a probability."""
         return self.failure_probability == 0.0
 
-    def verify(self, net: Model, params: Any, x: Any) -> bool:
+    def verify(self, net: Model, params: Params, x: Samples) -> bool:
         """Recompute by another prime and another route: bends by ball arithmetic alone, J by
         forward products.
 
@@ -116,7 +116,7 @@ class JacobianCertificate(Certificate):
         return said == true and minor and modular.is_prime(self.prime)
 
     def save(self, path: str | Path) -> Path:
-        """Write network, numbers and claims as a JSON file that `tools/check_certificate.py`
+        """Write network, numbers and claims to `path`, a JSON file that `tools/check_certificate.py`
         re-checks without this library.
 
         For small problems: J is written out as instructions on flat arrays of exact numbers, at

@@ -114,7 +114,9 @@ def functional_dimension(
     if exact:
         return _exact(f, params, x, wrt, prove, by_layer)
     if prove:
-        raise ValueError("`prove=True` goes with `exact=True`; a numerical rank has no proof.")
+        raise ValueError(
+            "`prove=True` goes with `exact=True`; a numerical rank has no proof: pass both."
+        )
     if by_layer:
         options: dict[str, Any] = {"rtol": rtol, "smallest_gap": smallest_gap, "memory": memory}
         return by_leaf(
@@ -202,7 +204,8 @@ def _move(leaf: Any, rng: np.random.Generator) -> Any:
 
 @follows
 def single_precision_rank(f: Model, params: Params, x: Samples) -> Rank:
-    """The rank that float32 reports, as published experiments computed it.   [complexity, Sec. 5]
+    """Return the rank that float32 reports, as published experiments computed it.
+    [complexity, Sec. 5]
 
     Singular values of the float32 Jacobian above max(n·o, D)·σ_max·1.19e-7
     (`torch.linalg.matrix_rank`'s default). An artefact to compare with, never an answer: −1 where

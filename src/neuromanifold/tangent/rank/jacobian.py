@@ -10,6 +10,7 @@ from jaxtyping import Float
 from neuromanifold.graph.selection import Selection, select
 from neuromanifold.models.arguments import Model, Params, Samples, checked
 from neuromanifold.models.function import flat_outputs
+from neuromanifold.numerics.compiling import compiled
 from neuromanifold.numerics.precision import boundary
 
 
@@ -29,7 +30,7 @@ def jacobian(f: Model, params: Params, x: Samples, *, wrt: Any = None) -> Float[
         return leave(sample_jacobians(f, params, x, chosen).reshape(-1, chosen.size))
 
 
-@jax.jit(static_argnums=(0, 3))
+@compiled("f", "chosen")
 def sample_jacobians(
     f: Model, params: Any, x: Any, chosen: Selection | None = None
 ) -> Float[Any, "n o D"]:

@@ -124,7 +124,7 @@ def measure_divergence(case: Depth, build: Callable[..., Any] = example20) -> Ch
     """The representations are not uniformly Lipschitz: ‖Jα_l‖ reaches e^{(L−2)ε/2}, and P 13
     makes C ≥ √(√2/(‖θ‖² − 3L)).
 
-    The largest ‖Jα_l‖ against e^{(L−2)ε/2}, which it attains, and the least that P 13 allows;
+    The largest ‖Jα_l‖ against e^{(L−2)ε/2} and the least that P 13 allows, which it passes;
     both grow without bound.
     """
     depth, gamma = case

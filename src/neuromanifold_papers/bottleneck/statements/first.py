@@ -22,8 +22,15 @@ from neuromanifold_papers.statement import control, named
 KNOWN = "on functions whose R⁽¹⁾ is known: linear maps on completely positive domains"
 
 
+doubled = cases.chain(2 ** (1 / 64), 64, 1.0)
+"""2x in 64 equal layers, which spend 2 log 2 and a hundredth more."""
+
+
 def networks(rng: np.random.Generator, draws: int) -> Iterator[Case]:
-    """Every small network, then random ones, of every slope in (−1, 1), with and without biases."""
+    """2x in 64 layers, every small network, then random ones, of every slope in (−1, 1), with and without
+    biases.
+    """
+    yield doubled
     yield from cases.lattice()
     yield from cases.biased_lattice()
     yield from cases.random_networks(rng, 4 * draws)
@@ -238,7 +245,8 @@ def show_matrices(case: Any) -> str:
 
 
 _STEEP = control(
-    "slopes outside (−1, 1): σ(z) = 3z on the left", lambda: cases.chain(1.0, 2, -1.0, slope=3.0)
+    "slopes outside (−1, 1): σ(z) = 3z on the left",
+    lambda: network([[[1.0]]] * 2, [[-1.0], [1.0]], slope=3.0),
 )
 _SIGNED = network([[[1.0]]], [[1.0], [-1.0]], biases=[[0.0]])
 _DOMAIN = ("[0, 1]", "[−1, 1]")
@@ -409,7 +417,10 @@ def thm_3_2(case: Any) -> Check:
 
 
 @thm_3_2.amend(
-    control("output biases: f = g = ½", lambda: (Fraction(1, 2), Fraction(1, 2))),
+    control(
+        "output biases: f = g = x + ½",
+        lambda: (network([[[1.0]]] * 2, [[1.0]], biases=[[0.0], [0.5]]),) * 2,
+    ),
     cases=no_output_bias,
     show=show_matrices,
 )

@@ -192,10 +192,11 @@ def measure_two_points(
             continue
         checks.append(compare(left, ">=", right, 64 * EPS * L * (1 + norm + abs(right))))
     drops = outside("rank Jf(x) ≠ rank Jf(y)", parts=unequal)
-    return worst(checks, drops + outside("one point: no pair", when=len(case.x) < 2))
+    return worst(checks, drops + outside("one point: no pair", when=not (checks or drops)))
 
 
-_ABSOLUTE = network([[[1.0], [-1.0]], [[1.0, 1.0]]], [[1.0], [-1.0]])
+_ABSOLUTE = network([[[1.0], [-1.0]], [[1.0, 1.0]]], [[1.0], [-1.0], [2.0]])
+"""|x| at two points on one side and one on the other: only pairs across 0 have a term to double."""
 
 
 def _signed_identity(P: np.ndarray, points: np.ndarray, depth: int) -> Any:
@@ -293,7 +294,7 @@ p_13_amended = p_13.amend(cases=relu_networks, any_rank=False)(
     relu_networks,
     control(
         "slope −1 on the left: x ↦ |x| by one neuron of weight 1",
-        lambda: network([[[1.0]], [[1.0]]], [[1.0], [-1.0]], slope=-1.0),
+        lambda: network([[[1.0]], [[1.0]]], [[1.0], [-1.0], [2.0]], slope=-1.0),
     ),
 )
 def p_13_finite_depth(case: Any) -> Check:

@@ -19,7 +19,7 @@ from neuromanifold.bottleneck.passage import passage
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold_papers.bottleneck.statements import cases
 from neuromanifold_papers.bottleneck.statements.cases import EPS, Case, compare, network, worst
-from neuromanifold_papers.bottleneck.statements.first import kept, networks
+from neuromanifold_papers.bottleneck.statements.first import doubled, kept, networks
 from neuromanifold_papers.bottleneck.statements.ranks import integer_networks
 from neuromanifold_papers.check import Check, Drops, at_most, equal, inside, outside
 from neuromanifold_papers.statement import control, statement
@@ -111,8 +111,9 @@ def _rational(entries: np.ndarray) -> list[Fraction]:
 
 
 def nonnegative_slopes(rng: np.random.Generator, draws: int) -> Iterator[Case]:
-    """A chain that shrinks, every small network and random ones with slopes in [0, 1]."""
+    """Chains that shrink and grow, every small network and random ones with slopes in [0, 1]."""
     yield cases.chain(0.5, 2, 1.0)
+    yield doubled
     yield from cases.lattice(((1, 1), (1, 1, 1), (1, 2, 1)), (0.0, 0.5, 1.0))
     yield from cases.random_networks(rng, 2 * draws, slopes=(0.0, 0.25, 0.9, 1.0))
 
@@ -187,7 +188,7 @@ def balanced_chains(rng: np.random.Generator, draws: int) -> Iterator[Case]:
     """Balanced parameters: chains of every sign, random networks after balancing."""
     weights, slopes = (1.0, -1.0, 0.5, 2.0), (0.0, 0.5, -0.5, 1.0)
     for weight, depth, slope in itertools.product(weights, (1, 2, 3, 6), slopes):
-        yield network([[[weight]]] * depth, [[1.0], [-1.0]], slope=slope, kind="chain")
+        yield network([[[weight]]] * depth, [[1.0], [-1.0], [2.0]], slope=slope, kind="chain")
     yield from cases.random_networks(rng, draws, balanced=True)
 
 
@@ -226,6 +227,44 @@ def measure_activations(case: Case, *, layers: bool = False, share: Share = laye
         sizes = -np.sort(-np.stack([np.sum(a**2, axis=1) for a in through.activations]), axis=0)
         ratios = sizes / [[share(r, m) for r in right] for m in range(1, len(sizes) + 1)]
     return at_most(float(np.max(ratios)), 1.0, rounding, comparisons=ratios.size, drops=drops)
+
+
+Shifts = tuple[int, float, float]
+"""L, and by what the hidden layers shift the input at that depth and at L + 1."""
+
+
+def shifted(depth: int, shift: float) -> Case:
+    """The identity at x = 1, 2, balanced, through the representation (1 + t²)^{(l/L − 1)/2}(x + t)."""
+    step = (1 + shift**2) ** (1 / (2 * depth))
+    first = step / math.sqrt(1 + shift**2)
+    weights = [[[first]], *[[[step]]] * (depth - 1)]
+    biases = [[first * shift], *[[0.0]] * (depth - 2), [-shift]]
+    return network(weights, [[1.0], [2.0]], biases=biases, kind="shifted")
+
+
+def _shifts(rng: np.random.Generator, draws: int) -> Iterator[Shifts]:
+    """Depths of both kinds with one shift, and with none at every other depth."""
+    for depth, shift in itertools.product((16, 64, 256), (1.0, 0.5)):
+        yield depth, shift, shift
+        yield depth, 0.0, shift
+
+
+def _shown_shifts(case: Shifts) -> str:
+    depth, *shifts = case
+    return (
+        "from neuromanifold_papers.bottleneck.statements.layers import shifted\n"
+        f"both = shifted({depth}, {shifts[0]}), shifted({depth + 1}, {shifts[1]})"
+    )
+
+
+def confirm_shifts(case: Shifts) -> Check:
+    """The representation in closed form, at half the depth and x = 1."""
+    depth, *shifts = case
+    powers = [(depth // 2) / (depth + more) - 1 for more in (0, 1)]
+    before, after = (
+        (1 + t**2) ** (power / 2) * (1 + t) for t, power in zip(shifts, powers, strict=True)
+    )
+    return at_most(abs(after - before), 4 / depth)
 
 
 def far_point(n: int, eta_squared: Fraction, size: float) -> Case:
@@ -271,8 +310,10 @@ def confirm_planarity(case: Case) -> Check:
 
 _WELL_POSED = "points where Jf(x) has a condition below 10⁸"
 _ONE_SMALLER = control(
-    "c₁ one smaller, at the identity",
-    lambda: network([[[1.0]], [[1.0]]], [[1.0]]),
+    "c₁ one smaller, at x + 1 and, where there is room, at x/4 + 1",
+    lambda: network(
+        [[[1.0]], [[1.0]]], [[1.0], [-1.0]], slope=0.25, biases=[[0.0], [1.0]], kind="a bias"
+    ),
     allowed=lambda frames: budget(frames) - 1,
 )
 
@@ -332,8 +373,7 @@ def thm6_layers(case: Case, share: Share = layer_share) -> Check:
     for f in _frames(case):
         sizes = np.sort(f.closest + f.bias_norms)[::-1]
         for m, size in enumerate(sizes, start=1):
-            allowed = share(max(0.0, budget(f)), m)
-            checks.append(compare(float(size), "<=", allowed, f.rounding))
+            checks.append(compare(float(size), "<=", share(budget(f), m), f.rounding))
     return worst(checks)
 
 
@@ -432,9 +472,9 @@ thm7 = cases.of_networks(
     "Thm 7 (layers)",
     balanced_chains,
     control(
-        "half the bound, at f = x in two layers",
+        "19/20 of the bound, at f = x in two layers",
         lambda: network([[[1.0]], [[1.0]]], [[1.0]]),
-        share=lambda total, m: layer_share(total, m) / 2,
+        share=lambda total, m: 0.95 * layer_share(total, m),
     ),
     narrower=_WELL_POSED,
 )
@@ -442,6 +482,41 @@ def thm7_layers(case: Any, share: Any = layer_share) -> Check:
     """And for every p in (0, 1) at least (1 − p)L layers have ‖α_{l-1}(x)‖² ≤ c·max{1,
     e^{c₁/k}}/(p k|Jf(x)|₊^{2/k}).
     """
+    return measure_activations(case, layers=True, share=share)
+
+
+@cases.numeric(
+    "Sec 4 (convergence)",
+    _shifts,
+    control("shifts that grow with the depth, beyond c₁", lambda: (1024, 1024.0, 1025.0)),
+    show=_shown_shifts,
+    confirm=confirm_shifts,
+)
+def representations(case: Shifts) -> Check:
+    """Balanced, ‖θ‖² ≤ kL + c₁, rank Jf(x) = k, Tr Θ(x, x) ≤ cL: as L grows the representations of
+    almost every layer converge.
+
+    By how much that of the middle layer moves from one depth to the next, where c₁ = 2 and c = 12.
+    """
+    depth, *shifts = case
+    nets = [shifted(depth + more, t) for more, t in enumerate(shifts)]
+    before, after = (passage(n.net, n.params, n.x).activations[depth // 2] for n in nets)
+    within = all(
+        balance_defect(n.net, n.params) <= 1e-12
+        and n.squared_norm <= n.net.depth + 2
+        and trace_formula(n, True).max() <= 12 * n.net.depth
+        for n in nets
+    )
+    drops = outside("not balanced, or above the bounds of norm or trace", when=not within)
+    apart = float(np.abs(after - before).max())
+    return at_most(apart, 4 / depth, drops=drops, depth=depth, shift=shifts[1])
+
+
+@representations.amend(
+    thm7_layers.control, cases=balanced_chains, show=cases.show, narrower=_WELL_POSED
+)
+def stay_bounded(case: Any, share: Any = layer_share) -> Check:
+    """Under these hypotheses the representations of almost every layer stay bounded."""
     return measure_activations(case, layers=True, share=share)
 
 

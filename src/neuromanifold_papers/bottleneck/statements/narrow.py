@@ -112,8 +112,12 @@ def confirm_segment(case: Case) -> Check:
     return at_least(value, L / 4 * length**2 * (rise / length) ** (2 - 2 / L), 1e-9)
 
 
-_TWICE = control("2L, at f = x", lambda: chain(1.0, 1, 1.0), constant=printed_constant)
-_HALF = chain(1.0, 2, -1.0, slope=0.5)
+_TWICE = control(
+    "2L, at f = max(x, 0)",
+    lambda: network([[[1.0]]] * 2, [[1.0], [-1.0]]),
+    constant=printed_constant,
+)
+_HALF = network([[[1.0]]] * 2, [[-1.0], [1.0]], slope=0.5)
 _SHALLOW = network([[[1.0]]] * 2, [[-1.0], [-0.125]], slope=0.125)
 
 

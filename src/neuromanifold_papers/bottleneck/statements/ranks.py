@@ -175,6 +175,19 @@ def _integer_network(
     return network(weights, points, slope=slope, biases=biases, kind="integer")
 
 
+def _lines() -> tuple[Case, Case]:
+    """x and x again, of rank 1."""
+    return (network([[[1.0]]] * 2, [[1.0]], biases=[[0.0]] * 2),) * 2
+
+
+def _two_axes() -> tuple[Case, Case]:
+    """(x₁, 0) and (0, x₂), of rank 1 each and 2 together."""
+    first, last = (
+        network([e[None], e[:, None]], [[1.0, 2.0]], biases=[[0.0], [0.0, 0.0]]) for e in np.eye(2)
+    )
+    return first, last
+
+
 def composed_rank(f: Any, g: Any) -> Any:
     """What bounds R⁽⁰⁾(f∘g): min{R⁽⁰⁾(f), R⁽⁰⁾(g)}."""
     return np.minimum(f, g)
@@ -310,7 +323,7 @@ of_pairs = partial(statement, show=show_pair, narrower=_KNOWN, constructive=_EXP
 @of_pairs(
     "ranks (composition)",
     lambda rng, draws: network_pairs(rng, draws, compose=True),
-    control("one less than the minimum", lambda: None, bound=lambda f, g: composed_rank(f, g) - 1),
+    control("one less than the minimum", _lines, bound=lambda f, g: composed_rank(f, g) - 1),
 )
 def ranks_composition(case: Any, bound: Any = composed_rank) -> Check:
     """R⁽⁰⁾(f∘g) ≤ min{R⁽⁰⁾(f), R⁽⁰⁾(g)}."""
@@ -320,7 +333,7 @@ def ranks_composition(case: Any, bound: Any = composed_rank) -> Check:
 @of_pairs(
     "ranks (sum)",
     lambda rng, draws: network_pairs(rng, draws, compose=False),
-    control("the larger of the two instead of their sum", lambda: None, bound=np.maximum),
+    control("the larger of the two instead of their sum", _two_axes, bound=np.maximum),
 )
 def ranks_sum(case: Any, bound: Any = added_rank) -> Check:
     """R⁽⁰⁾(f + g) ≤ R⁽⁰⁾(f) + R⁽⁰⁾(g)."""

@@ -138,6 +138,7 @@ def measure_sign(case: cost.Spectrum, limit: Callable[[np.ndarray], float] = sec
     control(
         "R⁽¹⁾ does not add: (1, 0)·(0.1, √0.99)ᵀ",
         lambda: (np.array([[1.0, 0.0]]), np.array([[0.1], [math.sqrt(0.99)]])),
+        passes=lambda: (np.diag([2.0, 1.0]), np.diag([1.0, 3.0])),
     ),
     show=_show_pair,
     narrower=_LINEAR,

@@ -209,6 +209,30 @@ def near_the_identity(case: Network, t: Fraction = Fraction(1, 2**40)) -> Check:
     return equal(case.changes(status.fields) + changed, 0, hypotheses=case.counts)
 
 
+def _bent(status: Any) -> list[int]:
+    return [*status.linear, *status.scaled]
+
+
+@statement(
+    "Sec 4.2 (ReLU)",
+    _proof_cases,
+    control("two bent neurons taken for active", two_bent, active=_bent),
+)
+def replaced(case: Network, active: Any = lambda status: list(status.linear)) -> Check:
+    """On X ReLU is the identity at always-active neurons, and f is as without the always-inactive
+    ones: by how much f(X) changes, in rational numbers.
+    """
+    exact = np.vectorize(Fraction, otypes=[object])
+    a, layers = exact(case.x), hidden_equivalence(case.net, case.params, case.x).layers
+    for status, (weight, bias) in zip(layers, case.params[:-1], strict=True):
+        z = a @ exact(weight).T + exact(bias)
+        a, kept = np.maximum(z, 0), active(status)
+        a[:, kept], a[:, list(status.inactive)] = z[:, kept], Fraction(0)
+    weight, bias = case.params[-1]
+    gap = a @ exact(weight).T + exact(bias) - np.array(rational_outputs(case.params, case.x))
+    return equal(np.abs(gap).max(), 0, hypotheses=case.counts)
+
+
 def affine_pieces(case: Network) -> list[np.ndarray]:
     """Which samples lie on each distinct affine piece x ↦ Ax + c of f_θ that X meets.
     [complexity, Sec. 4.3]
@@ -326,7 +350,10 @@ def _one_input(rng: np.random.Generator, draws: int) -> Iterator[Network]:
 @statement(
     "C.3",
     partial(_region_cases, outputs=1),
-    control("two outputs, (1, 1 | 2)", lambda: _two_points(2)),
+    control(
+        "two outputs, (1, 1 | 2), at −1, 1, 2: rank 5 on two cells",
+        lambda: network([[[1]], [[1], [1]]], [[0], [0, 0]], [-1, 1, 2]),
+    ),
 )
 def scalar(case: Any, bound: Any = cell_bound) -> Check:
     """One output: the functional dimension on Z is at most (n_0 + 1) times the number of cells

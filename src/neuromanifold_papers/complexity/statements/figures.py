@@ -75,7 +75,7 @@ def _check(relation: Any, right: float) -> Callable[[Measured], Check]:
     def measure(case: Measured) -> Check:
         estimate = case.value.estimate if isinstance(case.value, Interval) else case.value
         missing = inside("the study did not measure it", when=np.isnan(estimate))
-        return Check(case.value, right, relation, hypotheses=case.hypotheses, drops=missing)
+        return Check(case.value, right, relation, drops=missing)
 
     return measure
 

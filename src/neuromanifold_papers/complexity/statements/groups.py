@@ -15,10 +15,10 @@ from neuromanifold.regions.generic import orbit_directions
 from neuromanifold.symmetry.groups.linear import GeneralLinearGroup
 from neuromanifold.symmetry.groups.product import SymmetryGroup
 from neuromanifold.symmetry.groups.scaling import ScalingGroup
-from neuromanifold_papers.check import Check, at_least, equal
+from neuromanifold_papers.check import Check, at_least, equal, outside
 from neuromanifold_papers.complexity.statements import cases as cast
 from neuromanifold_papers.complexity.statements.cases import Network, Widths, roughly
-from neuromanifold_papers.statement import Cases, control, statement
+from neuromanifold_papers.statement import Cases, bind, control, statement
 
 PRIME = 2**61 - 1
 
@@ -152,7 +152,7 @@ def s_4_5(case: Any, formula: Any = with_inputs) -> Check:
     Σ_{l≥1} (n_l^L)², from l = 0 as printed, n_0^R being the inputs.
     """
     found = sum(commutant_dimension(r, a) for r, a in case.layers)
-    return at_least(found, formula(case), hypotheses=case.hypotheses)
+    return at_least(found, formula(case))
 
 
 s_4_5_amended = s_4_5.amend(_FROM_ZERO, formula=stated_dimension)(
@@ -178,7 +178,7 @@ def acts(case: Mix, group: Any = lambda case: case.group) -> Check:
     rng = np.random.default_rng([0, *case.widths, *case.linear])
     base = cast.staged(rng, case.widths, cast.throughout(case.widths), 8, size=99)
     mixed = Network(case.net, base.params, base.x)
-    return equal(mixed.changes(group(case).fields), 0, hypotheses=case.hypotheses)
+    return equal(mixed.changes(group(case).fields), 0)
 
 
 @statement(
@@ -189,7 +189,7 @@ def acts(case: Mix, group: Any = lambda case: case.group) -> Check:
 )
 def dimension(case: Any, formula: Any = with_inputs) -> Check:
     """dim H = Σ_{l≥0} n_l^R + Σ_{l≥1} (n_l^L)², from l = 0 as the proposition prints it."""
-    return equal(case.group.dimension, formula(case), hypotheses=case.hypotheses)
+    return equal(case.group.dimension, formula(case))
 
 
 dimension_amended = dimension.amend(formula=stated_dimension)(
@@ -241,15 +241,21 @@ def stabiliser_at_least(widths: Widths) -> int:
     return sum(max(0, n - before - 1) * max(0, n - after) for before, n, after in triples)
 
 
-def _stabiliser(widths: Widths, predicted: Any = lambda widths: 0) -> Check:
+def _stabiliser(
+    widths: Widths, predicted: Any = lambda widths: 0, half: int | None = None
+) -> Check:
     """The linear equations of the stabiliser are those of its Lie algebra: it is trivial exactly
-    when that is zero.
+    when that is zero. `half` is 0 for (i) and 1 for (ii), where one of them is the hypothesis.
     """
     case = Mix(widths, widths[1:-1])
     kinds = {(True, True): "both", (True, False): "(i)", (False, True): "(ii)"}
     condition = kinds.get(roughly(widths), "neither")
     found = case.dimension - case.orbit_dimension
-    return equal(found, predicted(widths), hidden_layers=len(case.linear), condition=condition)
+    drops = outside(
+        "neither (i) nor (ii) as assumed", when=half is not None and not roughly(widths)[half]
+    )
+    said = {"hidden layers": len(case.linear), "condition": condition}
+    return equal(found, predicted(widths), drops=drops, hypotheses=said)
 
 
 def _where(holds: Callable[[Widths], bool]) -> Cases:
@@ -264,7 +270,9 @@ def _where(holds: Callable[[Widths], bool]) -> Cases:
     return cases
 
 
-_TOO_WIDE = control("(1, 3 | 1), which is not roughly monotonic", lambda: (1, 3, 1))
+_TOO_WIDE = control(
+    "(1, 3 | 1), which is not roughly monotonic", lambda: (1, 3, 1), passes=lambda: (1, 2, 1)
+)
 
 
 def _show_stabiliser(widths: Widths) -> str:
@@ -279,7 +287,7 @@ stabiliser_i = statement(
     _where(lambda widths: roughly(widths)[0]),
     _TOO_WIDE,
     says="n_l − 1 ≤ n_{l-1} for all l ⇒ almost every θ has trivial stabiliser in G_hid",
-)(_stabiliser)
+)(bind(_stabiliser, {"half": 0}))
 stabiliser_ii = statement(
     "A.8 (ii)",
     _where(lambda widths: roughly(widths)[1]),
@@ -287,7 +295,7 @@ stabiliser_ii = statement(
     show=_show_stabiliser,
     confirm=lambda widths: equal(stabiliser_at_least(widths), 0),
     says="n_{l-1} − 1 ≤ n_l for all l ⇒ almost every θ has trivial stabiliser in G_hid",
-)(_stabiliser)
+)(bind(_stabiliser, {"half": 1}))
 
 
 @stabiliser_ii.amend(
@@ -307,7 +315,7 @@ def stabiliser_exactly(widths: Widths, predicted: Any = generic_stabiliser) -> C
 
 
 def _orbit(case: Mix) -> Check:
-    return equal(case.orbit_dimension, case.dimension, hypotheses=case.hypotheses)
+    return equal(case.orbit_dimension, case.dimension)
 
 
 def _mixes_where(holds: Callable[[Widths], bool]) -> Cases:

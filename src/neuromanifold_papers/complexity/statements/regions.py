@@ -55,7 +55,7 @@ def correlation_statement(figure: str) -> Statement:
         pick,
         control("a mean in [0.6, 0.68]", lambda: near(0.6, 0.68), passes=lambda: near(0.72, 0.8)),
         "functional dimension and regions sampled are strongly correlated along training (mean Pearson correlation ≥ 0.7; 95 % intervals by the bootstrap over runs)",
-    )(lambda case: at_least(case.value, STRONG, hypotheses=case.hypotheses))
+    )(lambda case: at_least(case.value, STRONG))
 
 
 def bound_statement(figure: str) -> Statement:
@@ -94,7 +94,7 @@ def slack_statement(figure: str) -> Statement:
         f"the functional dimension is well below ({INPUTS[figure]} + 1)·regions (a mean ratio of at "
         "most one half; 95 % interval by the bootstrap over seeds)",
         confirm=lambda case: at_most(case.again, TYPICALLY),
-    )(lambda case: at_most(case.value, WELL_BELOW, hypotheses=case.hypotheses))
+    )(lambda case: at_most(case.value, WELL_BELOW))
 
 
 def _more_regions(claims: Claims) -> Iterator[Measured]:
@@ -127,7 +127,7 @@ def more_regions(case: Measured) -> Check:
 
     Typically: in more than half of the snapshots.
     """
-    return at_least(case.value, TYPICALLY, hypotheses=case.hypotheses)
+    return at_least(case.value, TYPICALLY)
 
 
 FIGURE_5 = (

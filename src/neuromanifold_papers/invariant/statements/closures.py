@@ -86,7 +86,7 @@ def _non_degenerate(rng: np.random.Generator, draws: int) -> Iterator[At]:
 def cor51(case: At) -> Check:
     """At non-degenerate θ dim Lie_θ = (d+1)m, for every analytic σ that is no polynomial."""
     full = (case.d + 1) * len(case.neurons)
-    return equal(case.dimension(full), full, hypotheses=case.hypotheses)
+    return equal(case.dimension(full), full)
 
 
 def _apart(odd: bool) -> Callable[[np.random.Generator, int], Iterator[At]]:
@@ -132,7 +132,7 @@ def cor52_generic(case: At) -> Check:
         if is_degenerate(net, params)
         else algebra.closure_dimension(cast.SUPPORTS[case.name], case.neurons)
     )
-    return equal(found, (case.d + 1) * len(case.neurons), hypotheses=case.hypotheses)
+    return equal(found, (case.d + 1) * len(case.neurons))
 
 
 COR52_ODD = replace(
@@ -151,7 +151,7 @@ COR52_ODD = replace(
 
 def _of_the_leaf(case: At) -> Check:
     wanted = leaf_dimension(case.name, case.neurons)
-    return equal(case.dimension(wanted), wanted, hypotheses=case.hypotheses)
+    return equal(case.dimension(wanted), wanted)
 
 
 def _everywhere(rng: np.random.Generator, draws: int) -> Iterator[At]:
@@ -197,11 +197,7 @@ def _both_routes(case: At, depth: int = -1) -> Check:
     """Brackets at θ, as deep as needed, against transport along the orbit."""
     found = cast.closure(case.name, case.neurons)
     assert found.along_orbit is not None
-    return equal(
-        int(found.by_depth[depth]),
-        int(found.along_orbit),
-        hypotheses=case.hypotheses | {"depth": found.depth},
-    )
+    return equal(int(found.by_depth[depth]), int(found.along_orbit), depth=found.depth)
 
 
 BOTH_ROUTES = replace(

@@ -155,7 +155,7 @@ def stacked(case: Factors) -> Check:
     if together and max(case.n, case.m, case.r) <= 2 and found == wanted:
         found = library_laws(case)
     drops = outside("(U; V) is not of full rank", when=not together)
-    return equal(found, wanted, drops=drops, hypotheses=case.hypotheses)
+    return equal(found, wanted, drops=drops)
 
 
 @statement(
@@ -178,7 +178,7 @@ def two_layers(case: Factors, count: Any = printed_count) -> Check:
     each, _ = case.full
     drops = outside("U or V is not of full rank", when=not each)
     found, wanted = laws_at(case.n, case.m, case.stacked), count(case.n, case.m, case.r)
-    return equal(found, wanted, drops=drops, hypotheses=case.hypotheses)
+    return equal(found, wanted, drops=drops)
 
 
 @dataclass(frozen=True)

@@ -333,7 +333,7 @@ def leaf_dimension(case: Stabilised, dimension: Any = fixed_dimension) -> Check:
     the trace.
     """
     leaf = invariant_leaf(*cast.two_layer(case.name, case.neurons))
-    return equal(leaf.dimension, dimension(case), hypotheses=case.hypotheses)
+    return equal(leaf.dimension, dimension(case))
 
 
 def moved_fields(group: np.ndarray, support: Support, neurons: Neurons) -> int:
@@ -369,4 +369,4 @@ def tangent(case: Stabilised, supports: Mapping[str, Support] = cast.SUPPORTS) -
     """
     S = case.stabiliser
     moved = moved_fields(S, supports[case.name], case.neurons)
-    return equal(moved, 0, comparisons=len(S), hypotheses=case.hypotheses)
+    return equal(moved, 0, comparisons=len(S))

@@ -234,8 +234,8 @@ def _connected_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     "Thm 14 (⊂)",
     _connected_cases,
     control(
-        "the identity as I·I and as diag(½, 1)·diag(2, 1), which is not balanced",
-        lambda: ((np.eye(2), np.eye(2)), (np.diag([2.0, 1.0]), np.diag([0.5, 1.0]))),
+        "I·I and diag(2, 1)·diag(2, 1), two matrices: connected, but by no orthogonal G",
+        lambda: ((np.eye(2), np.eye(2)), (np.diag([2.0, 1.0]), np.diag([2.0, 1.0]))),
     ),
     draws=12,
 )

@@ -14,7 +14,6 @@ from neuromanifold_papers.statement import control, in_float64
 from neuromanifold_papers.teleport.statements import nonlinear
 from neuromanifold_papers.teleport.statements.bounded import Pair, pairs
 from neuromanifold_papers.teleport.statements.descent import (
-    HALF,
     Descent,
     rate_bound,
     ratios,
@@ -121,10 +120,14 @@ def eq_23_amended(case: Pair, power: int = 2) -> Check:
     return replace(check, relation="=") if values[0] - values[-1] <= 1e-12 else check
 
 
+def _half() -> Descent:
+    return Descent(((Fraction(1, 2),),), (Fraction(1),))
+
+
 @in_float64(
     "P F.1 (3)",
     spectra,
-    control("half of the bound, for Θ = f = ½", lambda: HALF, bound=lambda a: rate_bound(a) / 2),
+    control("half of the bound, for Θ = f = ½", _half, bound=lambda a: rate_bound(a) / 2),
     # 1 − A, whose logarithm the bound takes, is positive.
     confirm=lambda case: at_least(1 - float(case.alignment), 0.0),
 )

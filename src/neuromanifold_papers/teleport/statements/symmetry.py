@@ -150,7 +150,7 @@ def compared(case: Move | Draw, left: Any, right: Any, tolerance: float = 0.0) -
     if isinstance(case, Move):
         return equal(difference, 0)
     size = float(max(largest(left), largest(right)))
-    return equal(float(difference), 0.0, tolerance * size, hypotheses=case.hypotheses)
+    return equal(float(difference), 0.0, tolerance * size)
 
 
 def _gamma_cases(rng: np.random.Generator, count: int) -> Iterator[Move | Draw]:

@@ -15,7 +15,7 @@ from neuromanifold.runtime.pickling import ByName
 def from_equinox(
     module: Any, state: Any = None, *, kwargs: Mapping[str, Any] | None = None
 ) -> tuple[AdaptedModel, Any]:
-    """`(f, params)` of an Equinox module in inference mode, mapped over the samples.
+    """Return `(f, params)` of an Equinox module in inference mode, mapped over the samples.
 
     An Equinox module takes one sample; `f` takes any number. `params` are its floating arrays, in
     the module's own form; `state` is what `eqx.nn.make_with_state` returned beside the module, and

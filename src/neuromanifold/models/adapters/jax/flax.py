@@ -18,7 +18,8 @@ def from_flax(
     *,
     kwargs: Mapping[str, Any] | None = None,
 ) -> tuple[AdaptedModel, dict[str, Any]]:
-    """`(f, params)` of a Flax module: a linen module with its variables, or an nnx module alone.
+    """Return `(f, params)` of a Flax module: a linen module with its variables, or an nnx module
+    alone.
 
     `kwargs` are arguments of every call; a linen module gets its mode there, under the name its
     author gave it (`{"train": False}`). An nnx module is cloned and the clone put into evaluation

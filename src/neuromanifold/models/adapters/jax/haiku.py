@@ -15,8 +15,8 @@ from neuromanifold.runtime.packages import need
 def from_haiku(
     transformed: Any, params: Params, state: Any = None, *, kwargs: Mapping[str, Any] | None = None
 ) -> tuple[AdaptedModel, Any]:
-    """`(f, params)` of what `hk.transform` or `hk.transform_with_state` returned, with the values
-    its `init` gave.
+    """Return `(f, params)` of what `hk.transform` or `hk.transform_with_state` returned, with the
+    values its `init` gave.
 
     `kwargs` are arguments of every call, the mode among them (`{"is_training": False}`). The state
     is read and not changed. `x` is one array, a tuple of positional arguments or a dictionary of

@@ -57,7 +57,8 @@ def from_torch(
     statistics: bool = False,
     whole: bool = False,
 ) -> tuple[AdaptedModel, dict[str, np.ndarray]]:
-    """`(f, params)` of a PyTorch module: `f(params, x)` computes what the module does, in JAX.
+    """Return `(f, params)` of a PyTorch module: `f(params, x)` computes what the module does, in
+    JAX.
 
     `example` is one batch: a tensor, a tuple of the module's positional arguments, or a dictionary
     of its keyword arguments, every array with the sample axis first. `x` has the same form, with
@@ -316,7 +317,7 @@ def _form_of_output(twin: Any, leaves: list[Any]) -> Any:
 
 
 def to_torch(module: Any, params: Params, *, resize: bool = False) -> Any:
-    """A copy of the module with these parameters, named as `from_torch` names them.
+    """Return a copy of the module with these parameters, named as `from_torch` names them.
 
     Devices, dtypes and shared weights stay as they are in `module`, which is not touched; values
     are rounded to its dtypes; parameters with `requires_grad=False` need not be given. With

@@ -56,7 +56,9 @@ def own_parameters(module: Any) -> tuple[dict[str, Any], dict[str, str]]:
     """
     named = dict(module.named_parameters(remove_duplicate=False))
     if not named:
-        raise ValueError("`module` has no parameters; there is nothing to differentiate by.")
+        raise ValueError(
+            "`module` has no parameters; there is nothing to differentiate by: pass a module with parameters."
+        )
     for name, parameter in named.items():
         if not parameter.is_floating_point():
             raise TypeError(
