@@ -168,11 +168,11 @@ def blocks_of_outputs(model: Model, params: Any, x: Any, graph: Graph) -> Iterat
         yield found
 
 
-def sample_blocks(graph: Graph, n: int) -> Iterator[slice]:
-    """Yield parts of a batch that fit into memory, all of one length: another would be compiled by
-    itself.
+def sample_blocks(graph: Graph, n: int, held: int = 0) -> Iterator[slice]:
+    """Yield parts of a batch that fit into memory, with `held` numbers of each sample that are kept
+    beside; all of one length: another would be compiled by itself.
     """
     room = min(memory_budget(), _ROOM)
-    most = int(np.clip(room // (8 * max(1, live_entries(graph))), 1, max(1, n)))
+    most = int(np.clip(room // (8 * max(1, live_entries(graph) + held)), 1, max(1, n)))
     size = next(size for size in range(most, 0, -1) if n % size == 0)
     return (slice(i, i + size) for i in range(0, n, size))

@@ -16,6 +16,7 @@ by f itself; where that fails, halves of it are.
 """
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -461,14 +462,18 @@ def narrowed(
         removed=tuple(went) if fold else (),
         neutral=frozenset(levels) if fold else frozenset(),
     )
-    whole = lambda: (tuple(a[b] for a in data) for b in sample_blocks(graph, len(data[0])))  # noqa: E731
     units = tuple(units_of(work.folding, axis) for axis in described.axes)
     sums = [(e.value, e.axis) for axis in described.axes for e in axis.exits]
     wanted = tuple(dict.fromkeys([*sums, *(unit.at for unit in units if unit is not None)]))
-    beyond = (tuple(a[b] for a in wide) for b in sample_blocks(graph, len(wide[0])))
-    read_wide = read_channels(graph, work.arrays, beyond, wanted)
+    held = sum(math.prod(graph.program.values[value].shape) for value in {v for v, _ in wanted})
+
+    def parts(whole: Data) -> Iterator[Data]:
+        return (tuple(a[b] for a in whole) for b in sample_blocks(graph, len(whole[0]), held))
+
+    read_wide = read_channels(graph, work.arrays, parts(wide), wanted)
     if limits.box is None:
-        read = read_channels(graph, work.arrays, (batches or whole)(), wanted)
+        given = itertools.chain.from_iterable(map(parts, batches() if batches else [data]))
+        read = read_channels(graph, work.arrays, given, wanted)
     else:
         read = read_box(graph, work.arrays, limits.box, wanted)
     work = _exhausted(work, units, read, read_wide)
