@@ -275,10 +275,9 @@ def whole(text: str) -> bool:
 
 
 def main() -> None:
-    with open(sys.argv[1], encoding="utf-8") as file:
-        text = file.read()
     try:
-        sys.exit(1 if report(text) else 0)
+        with open(sys.argv[1], encoding="utf-8") as file:
+            sys.exit(1 if report(file.read()) else 0)
     except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, MemoryError) as e:
         print(f"  {FAILS:<15} the file is no certificate ({type(e).__name__}: {e})")
         sys.exit(1)

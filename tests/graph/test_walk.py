@@ -148,3 +148,18 @@ def test_residues_divide_and_refuse_zero():
     assert A.divide(A.lift(np.array([1, 6])), A.lift(np.array([3, 4]))).values.tolist() == [5, 5]
     with pytest.raises(ZeroDivisionError, match="zero modulo the prime"):
         A.divide(A.lift(np.array([1])), A.lift(np.array([7])))
+
+
+def test_an_operation_with_several_results_and_no_rule_has_no_exact_answer(rng):
+    x, params = rng.standard_normal((3, 2)), {"a": rng.standard_normal((4, 2))}
+
+    def squares(params, x):
+        z = (x @ params["a"].T).reshape(len(x), 2, 2)
+        return z @ z.mT
+
+    def closed(f):
+        return Problem.of(f, params, x, require_exact=False).zero_columns
+
+    assert not closed(lambda params, x: squares(params, x).reshape(len(x), 4)).any()
+    with pytest.raises(NoExactAnswer, match="supports have no rule for `eigh`"):
+        closed(lambda params, x: jnp.linalg.eigh(squares(params, x))[0])

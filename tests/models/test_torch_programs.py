@@ -3,6 +3,7 @@ of it executed.
 """
 
 import contextlib
+import resource
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from torch import nn
 from typer.testing import CliRunner
 
 import neuromanifold as nm
-from hostile import Bomb
+from hostile import FILES, Bomb
 from neuromanifold import cli
 from neuromanifold.models.adapters.torch.program_writer import outputs_in_torch, program_module
 from torch_zoo import GPT, ZOO
@@ -376,3 +377,20 @@ def test_what_did_not_come_from_a_file_needs_its_module(tmp_path: Path):
     ):
         small.save(tmp_path / "smaller.pt2", example=x)
     assert small.to_torch(module, example=x) is not None
+
+
+def test_a_full_disk_is_named_and_does_not_end_the_process(tmp_path: Path):
+    """PyTorch's own writer of archives calls `terminate` there."""
+    f, params = nm.load(FILES / "net.pt2")
+    x = np.load(FILES / "expected.npz")["images"]
+    small, path = nm.reduce_width(f, params, x), tmp_path / "small.pt2"
+    small.save(path, example=x)
+    whole = path.read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))
+    try:
+        with pytest.raises(OSError, match=r"small\.pt2' found no room on its disk; make room"):
+            small.save(path, example=x)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert path.read_bytes() == whole and len(list(tmp_path.iterdir())) == 1

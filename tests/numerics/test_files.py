@@ -1,9 +1,11 @@
 """Files: whole or absent, with the user's rights, and a checksum that notices any change."""
 
 import contextlib
+import errno
 import os
 import resource
 import stat
+import struct
 import subprocess
 import sys
 import zipfile
@@ -22,7 +24,7 @@ from neuromanifold.runtime.checksummed import (
     write_checksummed,
 )
 from neuromanifold.runtime.files import check_folder, check_output, write_atomically, write_text
-from neuromanifold.runtime.untrusted_files import read_npy
+from neuromanifold.runtime.untrusted_files import read_npy, read_npz
 
 
 @pytest.fixture
@@ -212,3 +214,31 @@ def test_a_full_disk_is_named_and_leaves_nothing_half(what: str, tmp_path: Path)
         assert file.read_bytes() == b"what was there"
         assert len(list(tmp_path.iterdir())) == 2
     write(file)  # the same again, with room
+
+
+def test_where_nothing_may_be_written_the_file_is_named(tmp_path: Path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), "hidden")
+
+    write_text(tmp_path / "a", "old")
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(OSError, match=r"a' cannot be written \(Read-only file system\); name"):
+        write_text(tmp_path / "a", "new")
+    assert (tmp_path / "a").read_text() == "old"
+
+
+def test_an_archive_with_a_place_before_its_beginning_or_a_foreign_name_is_refused(tmp_path: Path):
+    path = tmp_path / "a.npz"
+    np.savez(path, a=np.ones(3))
+    whole = path.read_bytes()
+    assert read_npz(path)["a"].sum() == 3
+    directory, end = whole.rfind(b"PK\1\2"), whole.rfind(b"PK\5\6")
+    late = struct.pack("<L", struct.unpack("<L", whole[end + 16 : end + 20])[0] + 10**6)
+    said_utf8 = whole[: directory + 8] + b"\0\x08" + whole[directory + 10 : end]
+    for spoilt in (
+        whole[: end + 16] + late + whole[end + 20 :],
+        said_utf8.replace(b"a.npy", b"\xc0.npy") + whole[end:],
+    ):
+        path.write_bytes(spoilt)
+        with pytest.raises(ValueError, match=r"a\.npz', which cannot be read \(damaged"):
+            read_npz(path)

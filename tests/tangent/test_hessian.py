@@ -2,6 +2,8 @@
 bound, the width's slope.
 """
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -156,3 +158,41 @@ def test_bad_arguments(key):
         output_hessian_norm(net, params, x, output=2)
     with pytest.raises(ValueError, match=r"`momentum` is 1\.0"):
         largest_stable_lr(net, params, x, np.ones((1, 2)), loss=half, momentum=1.0)
+
+
+@pytest.mark.parametrize("width", [3, 20])
+def test_the_derivative_of_sharpness_is_its_difference_quotient(width, key, rng, x64):
+    """Below and above the size up to which the matrix itself is formed."""
+    net = nm.MLP((2, width, 1), "tanh")
+    x, y = rng.standard_normal((4, 2)), np.ones((4, 1))
+    params = jax.tree.map(np.float64, net.init(key=key))
+    leaves, structure = jax.tree.flatten(params)
+    direction = [rng.standard_normal(leaf.shape) for leaf in leaves]
+
+    def at(t):
+        moved = [leaf + t * d for leaf, d in zip(leaves, direction, strict=True)]
+        return sharpness(net, structure.unflatten(moved), x, y, rtol=1e-12)
+
+    expected = (at(1e-5) - at(-1e-5)) / 2e-5
+    start = jax.tree.map(jnp.asarray, params)
+    for value in (lambda p: sharpness(net, p, x, y), jax.jit(lambda p: sharpness(net, p, x, y))):
+        with warnings.catch_warnings():  # JAX's own, of an integer, through `jit` alone
+            warnings.filterwarnings("ignore", "Explicitly requested dtype int64")
+            slope = jax.grad(value)(start)
+        found = sum(np.vdot(g, d) for g, d in zip(jax.tree.leaves(slope), direction, strict=True))
+        assert found == pytest.approx(expected, rel=1e-5 if x64 else 1e-4)
+        along = jax.jvp(value, (start,), (structure.unflatten([*map(jnp.asarray, direction)]),))[1]
+        assert along == pytest.approx(expected, rel=1e-5 if x64 else 1e-4)
+    assert abs(at(1.0) - at(0.0)) > 1e-3  # it is not constant
+
+
+def test_the_derivative_of_an_output_hessians_norm(key, rng):
+    net = nm.MLP((2, 20, 1), "tanh")
+    x, params = rng.standard_normal((2, 2)), jax.tree.map(np.float64, net.init(key=key))
+    grown = jax.tree.map(lambda a: a * (1 + 1e-6), params)
+    difference = output_hessian_norm(net, grown, x) - output_hessian_norm(net, params, x)
+    with arithmetic():
+        start = jax.tree.map(jnp.asarray, params)
+        slope = jax.grad(lambda p: output_hessian_norm(net, p, x).sum())(start)
+    found = sum(map(np.vdot, jax.tree.leaves(slope), jax.tree.leaves(params)))
+    assert found == pytest.approx(difference.sum() / 1e-6, rel=1e-3)

@@ -27,6 +27,8 @@ def walk(
 
     def transfer(node: Node, values: list[Any]) -> Sequence[Any]:
         real = program.values[node.outputs[0]].real
+        if len(node.outputs) > 1 and not node.primitive.several:
+            raise NoExactAnswer(f"{arithmetic.name} have no rule for `{node.operation}`")
         found = _apply(arithmetic, node, values, real, record)
         return found if node.primitive.several else [found]
 

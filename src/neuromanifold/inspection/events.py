@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
+from neuromanifold.runtime.files import room_for
+
 _POLYNOMIAL = 0x82F63B78
 _DOUBLE, _VARINT, _BYTES, _FLOAT = 1, 0, 2, 5
 
@@ -35,8 +37,8 @@ def new_file(folder: str | Path) -> Path:
         folder
         / f"events.out.tfevents.{time.time_ns() // 10**9:010d}.neuromanifold.{os.getpid()}.{time.time_ns()}"
     )
-    version = _double(1, time.time()) + _field(3, b"brain.Event:2")
-    path.write_bytes(_record(version))
+    with room_for(path):
+        path.write_bytes(_record(_double(1, time.time()) + _field(3, b"brain.Event:2")))
     return path
 
 
@@ -46,8 +48,14 @@ def append(path: Path, step: int, scalars: Mapping[str, float]) -> None:
         _field(1, _field(1, tag.encode()) + _float(2, value)) for tag, value in scalars.items()
     )
     event = _double(1, time.time()) + _key(2, _VARINT) + _varint(step) + _field(5, values)
-    with path.open("ab") as file:
-        file.write(_record(event))
+    size = path.stat().st_size
+    with room_for(path):
+        try:
+            with path.open("ab") as file:
+                file.write(_record(event))
+        except OSError:  # half a record would hide what comes behind it
+            os.truncate(path, size)
+            raise
 
 
 def _record(message: bytes) -> bytes:

@@ -187,6 +187,8 @@ def inspect(
     (10, True)
     """
     started, whole = time.perf_counter(), f
+    if not patience >= 0:
+        raise ValueError(f"`patience` is {patience!r}; pass seconds, 0 or more.")
     if wrt is not None:
         check_model(f)
         check_param_types(params)

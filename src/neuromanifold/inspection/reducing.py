@@ -23,7 +23,7 @@ from neuromanifold.models.model_kind import perceptron, with_all_biases
 from neuromanifold.models.storage import layer_names
 from neuromanifold.numerics.precision import is_floating
 from neuromanifold.numerics.results import counted
-from neuromanifold.runtime.files import check_output, write_atomically
+from neuromanifold.runtime.files import check_output, from_memory, write_atomically
 from neuromanifold.runtime.packages import need
 from neuromanifold.symmetry.reduction.reduce import Reduction, reduce_width
 
@@ -174,4 +174,4 @@ def _written(module: Any, out: Path, torch: Any) -> Path:
         from safetensors.torch import save_file
 
         return write_atomically(out, lambda path: save_file(state, str(path)))
-    return write_atomically(out, lambda path: torch.save(state, path))
+    return write_atomically(out, from_memory(lambda archive: torch.save(state, archive)))

@@ -167,9 +167,10 @@ def _regions(s: Subject) -> int:
 
 def _closed(s: Subject) -> int:
     """How many columns of J are zero: by the decided bends, else those where Jᵀv is 0.0 for a random
-    v, which no rounding makes zero unless every path is shut.
+    v, which no rounding makes zero unless every path is shut. A place outside an array stands for
+    none where fewer rows are chosen than there is room for.
     """
-    with contextlib.suppress(NoExactAnswer):
+    with contextlib.suppress(NoExactAnswer, IndexError):
         return int(s.geometry.decided.zero_columns.sum())
     return s.pulled[1]
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.numerics.compiling import compiled
@@ -119,7 +120,7 @@ def _solve(
 ) -> Eigenpairs:
     if basis == size:
         return _dense(product, arguments, size, k, signed, dtype)
-    first = jax.random.normal(key, (size,), dtype)
+    first = _random(key, size, dtype)
     V = jnp.zeros((basis + 1, size), dtype).at[0].set(first / jnp.linalg.norm(first))
     none = Eigenpairs(jnp.zeros(k, dtype), jnp.zeros((k, size), dtype), jnp.full(k, jnp.inf, dtype))
     state = _State(
@@ -181,9 +182,7 @@ def _step(
     w = _orthogonal(V, w)
     beta = jnp.linalg.norm(w)
     ends = beta <= 8 * jnp.finfo(V.dtype).eps * size
-    fresh = _orthogonal(
-        V, jax.random.normal(jax.random.fold_in(key, j), w.shape, w.dtype) / w.size**0.5
-    )
+    fresh = _orthogonal(V, _random(jax.random.fold_in(key, j), w.size, w.dtype) / w.size**0.5)
     w = jnp.where(ends, fresh, w)
     length = jnp.linalg.norm(w)
     w = jnp.where(
@@ -191,6 +190,13 @@ def _step(
     )
     H = H.at[:, j].set(coefficients).at[j].set(coefficients)
     return V.at[j + 1].set(w), H, jnp.where(ends, 0.0, beta)
+
+
+def _random(key: Any, size: int, dtype: Any) -> Any:
+    """A random direction. Its bits are those of float32: a program with 64-bit ones cannot be
+    lowered in a caller's `jit` while JAX's x64 flag is off.
+    """
+    return jax.random.normal(key, (size,), np.float32).astype(dtype)
 
 
 def _orthogonal(V: Any, w: Any) -> Any:

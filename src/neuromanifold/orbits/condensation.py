@@ -106,6 +106,8 @@ def condensation(
     >>> found.reduction.net.widths
     (1, 2, 1)
     """
+    if not 0 <= silent <= 1:
+        raise ValueError(f"`silent` is {silent!r}; pass a share of the largest, from 0 to 1.")
     leaf = invariant_leaf(net, params, atol=atol)
     params = on_host(params)
     found = [

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.runtime.files import write_atomically
-from neuromanifold.runtime.untrusted_files import read_npy
+from neuromanifold.runtime.untrusted_files import first_line, read_npy
 
 _MARK = b"\nsha256 "
 LENGTH = len(_MARK) + 64 + 1
@@ -97,7 +97,7 @@ def read_archive(path: str | Path, remedy: str) -> tuple[dict[str, Any], dict[st
         NotImplementedError,
         zipfile.BadZipFile,
     ) as error:
-        raise ValueError(f"{path} cannot be read ({error}); {remedy}.") from None
+        raise ValueError(f"{path} cannot be read ({first_line(error)}); {remedy}.") from None
     if not isinstance(header, dict):
         raise ValueError(f"{path} cannot be read (its header is no table); {remedy}.")
     return header, content

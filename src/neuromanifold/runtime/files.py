@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import io
 import os
 import secrets
 import stat
@@ -21,8 +22,9 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> Path:
     if path.exists() and not path.is_file():
         write(path)
         return path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _neighbour(path)
+    with room_for(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = _neighbour(path)
     permissions = stat.S_IMODE((path if path.exists() else temporary).stat().st_mode)
     try:
         with room_for(path):
@@ -38,12 +40,16 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> Path:
 
 @contextlib.contextmanager
 def room_for(path: Path) -> Generator[None]:
-    """Where the disk is full: one sentence with the file's name."""
+    """Where the disk is full, or nothing may be written: one sentence with the file's name."""
     try:
         yield
     except Exception as error:
         full = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
         number = getattr(error, "errno", None)
+        if isinstance(error, OSError) and number in {errno.EROFS, errno.EACCES, errno.EPERM}:
+            raise type(error)(
+                f"{str(path)!r} cannot be written ({error.strerror}); name another folder."
+            ) from None
         if number not in full and not any(f"os error {n})" in str(error) for n in full):
             raise
         raise OSError(
@@ -61,6 +67,19 @@ def _neighbour(path: Path) -> Path:
     temporary = path.with_name(name)
     os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     return temporary
+
+
+def from_memory(save: Callable[[io.BytesIO], object]) -> Callable[[Path], object]:
+    """What `write_atomically` takes, for an archive of PyTorch: its own writer ends the process
+    where the disk is full, so that the archive is made in memory.
+    """
+
+    def write(path: Path) -> None:
+        archive = io.BytesIO()
+        save(archive)
+        path.write_bytes(archive.getbuffer())
+
+    return write
 
 
 def _flush(path: Path) -> None:

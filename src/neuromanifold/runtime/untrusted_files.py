@@ -47,15 +47,23 @@ def open_archive(path: Path) -> Generator[zipfile.ZipFile]:
     """A zip archive whose directory is small, whose members are distinct, plain, and fit into
     memory together.
     """
+    with path.open("rb") as handle, _damage_named(path):
+        if handle.read(2) != b"PK":
+            raise unreadable(path, "damaged, or not what its name says: no archive begins here")
+        _check_directory_size(path, handle)
+        handle.seek(0)
+        with zipfile.ZipFile(handle) as archive:
+            _check_members(path, archive.infolist())
+            yield archive
+
+
+@contextmanager
+def _damage_named(path: Path) -> Generator[None]:
+    """What reading a damaged archive ends in, as one sentence. An OSError is a place before the
+    file's first byte.
+    """
     try:
-        with path.open("rb") as handle:
-            if handle.read(2) != b"PK":
-                raise unreadable(path, "damaged, or not what its name says: no archive begins here")
-            _check_directory_size(path, handle)
-            handle.seek(0)
-            with zipfile.ZipFile(handle) as archive:
-                _check_members(path, archive.infolist())
-                yield archive
+        yield
     except (
         zipfile.BadZipFile,
         zlib.error,
@@ -63,8 +71,11 @@ def open_archive(path: Path) -> Generator[zipfile.ZipFile]:
         NotImplementedError,
         struct.error,
         OverflowError,
+        OSError,
+        UnicodeDecodeError,
     ) as error:
-        raise unreadable(path, f"damaged, or not what its name says: {error}") from None
+        problem = first_line(error)
+        raise unreadable(path, f"damaged, or not what its name says: {problem}") from None
 
 
 def _check_directory_size(path: Path, handle: Any) -> None:

@@ -2,6 +2,8 @@
 learning rate it allows.
 """
 
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -23,7 +25,7 @@ from neuromanifold.models.arguments import (
 from neuromanifold.models.function import flat_outputs
 from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.numerics.compiling import compiled
-from neuromanifold.numerics.lanczos import Product, largest_eigenpairs
+from neuromanifold.numerics.lanczos import Eigenpairs, Product, largest_eigenpairs
 from neuromanifold.numerics.precision import arithmetic, boundary, is_traced, promote
 from neuromanifold.numerics.validation import indefinite
 from neuromanifold.tangent.rank.jacobian import n_columns
@@ -198,8 +200,64 @@ def curvatures(
                 Product(_beside, (fn, f, loss)),
                 (_along(modulo.generators(params)), *arguments),
             )
-        found = largest_eigenpairs(product, arguments, n_columns(params), k, rtol=rtol, signed=True)
-        return leave(found.values)
+        return leave(_eigenvalues(_Search(product, n_columns(params), k, rtol, True), arguments))
+
+
+@dataclass(frozen=True)
+class _Search:
+    """A search for the first `k` eigenvalues of an operator of that size."""
+
+    product: Product
+    size: int
+    k: int
+    rtol: float
+    signed: bool = False
+    dtype: Any = np.float64
+
+    def __call__(self, arguments: Any) -> Eigenpairs:
+        return largest_eigenpairs(
+            self.product,
+            arguments,
+            self.size,
+            self.k,
+            rtol=self.rtol,
+            signed=self.signed,
+            dtype=self.dtype,
+        )
+
+    def quotients(self, arguments: Any, vectors: Any) -> Any:
+        """Return vᵀAv for each unit vector. Its derivative at fixed vectors is that of the simple
+        eigenvalues.
+        """
+        return jax.vmap(lambda v: v @ self.product(arguments, v).astype(v.dtype))(vectors)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _eigenvalues(search: _Search, arguments: Any) -> Any:
+    return search(arguments).values
+
+
+@_eigenvalues.defjvp
+def _move(search: _Search, primals: Any, tangents: Any) -> Any:
+    # Under the caller's `grad` of a `jit` nothing else says that float64 is meant. What JAX
+    # transposes is a product of numbers alone: it does so in float32 while its x64 flag is off.
+    with arithmetic():
+        found = search(*primals)
+        slopes = _slopes(search, found.vectors, *primals)
+        products = [
+            jax.lax.reduce_sum(slope * tangent, range(1, slope.ndim))
+            for slope, tangent in zip(
+                jax.tree.leaves(slopes), jax.tree.leaves(tangents), strict=True
+            )
+            if tangent.dtype != jax.dtypes.float0
+        ]
+        return found.values, sum(products)
+
+
+@compiled("search")
+def _slopes(search: _Search, vectors: Any, arguments: Any) -> Any:
+    """The derivative of each quotient in each argument."""
+    return jax.jacrev(lambda a: search.quotients(a, vectors), allow_int=True)(arguments)
 
 
 def _along(generators: Any) -> Any:
@@ -245,8 +303,8 @@ def _norm(product: Product, arguments: Any, size: int, rtol: float, dtype: Any) 
     """The largest |eigenvalue|. Two are asked for: the Hessian of a ReLU network has them in
     pairs ±λ.
     """
-    found = largest_eigenpairs(product, arguments, size, min(2, size), rtol=rtol, dtype=dtype)
-    return jnp.abs(found.values[0])
+    search = _Search(product, size, min(2, size), rtol, dtype=dtype)
+    return jnp.abs(_eigenvalues(search, arguments)[0])
 
 
 def _hessian(f: Model, output: int, params: Any, sample: Any, v: Any) -> Any:

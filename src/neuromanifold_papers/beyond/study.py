@@ -61,14 +61,14 @@ SCALES = {
     "small": Scale(
         draws=1500, seeds=5, noises=(0.0, 0.25, 0.5, 0.75, 1.0), fitted=3000, modulus=13,
         hidden=52, grokking=5000, wave=10_000, shares=(0.0, 0.5, 1.0), degrees=(1, 3, 9),
-        pictures=64, learned=600, looks=1, walks=600, walkers=3, width=12, gain=1.0, share=0.8, decay=1.0,
-        adding=1500,
+        pictures=64, learned=600, looks=1, walks=600, walkers=3, width=12, gain=2.0, share=0.7, decay=0.3,
+        adding=2500,
     ),
     "paper": Scale(
         draws=20_000, seeds=10, noises=(0.0, 0.1, 0.25, 0.5, 0.75, 1.0), fitted=10_000, modulus=17,
         hidden=64, grokking=20_000, wave=40_000, shares=(0.0, 0.1, 0.25, 0.5, 0.75, 1.0),
-        degrees=(1, 2, 4, 8, 16), pictures=200, learned=10_000, looks=4, walks=4000, walkers=10, width=32, gain=1.0,
-        share=0.8, decay=1.0, adding=40_000,
+        degrees=(1, 2, 4, 8, 16), pictures=200, learned=10_000, looks=4, walks=4000, walkers=10, width=32, gain=2.0,
+        share=0.7, decay=0.3, adding=40_000,
     ),
 }  # fmt: skip
 
@@ -488,7 +488,7 @@ def adding(scale: Scale) -> tuple[xr.Dataset, list[Claim]]:
         key=jax.random.key(1),
         epochs=scale.adding,
         loss=nm.losses.cross_entropy,
-        optimizer=lambda weight_decay: optax.adamw(3e-3, weight_decay=weight_decay),
+        optimizer=lambda weight_decay: optax.adamw(1e-2, b2=0.98, weight_decay=weight_decay),
         hyper={"weight_decay": [0.0, scale.decay]},
         probes=[_accuracy(), _held_out(x[held], y[held]), nm.probes.snapshot],
         every=max(1, scale.adding // 30),

@@ -14,6 +14,7 @@ from neuromanifold.numerics.compiling import compiled
 from neuromanifold.numerics.lanczos import Product, largest_eigenpairs
 from neuromanifold.numerics.precision import boundary, is_traced, promote
 from neuromanifold.numerics.validation import refuse_tracers
+from neuromanifold.runtime.memory import memory_budget
 from neuromanifold.tangent.kernel.ntk import ntk
 from neuromanifold.tangent.kernel.operator import kernel_product
 
@@ -74,6 +75,7 @@ def kernel_alignment(
     """
     if norm not in ("spectral", "frobenius"):
         raise ValueError(f"`norm` is {norm!r}; pass 'spectral' or 'frobenius'.")
+    memory_budget(memory)
     refuse_tracers((params, x, y), "`kernel_alignment`")
     with boundary(params, x, y):
         params, x = checked(f, params, x, dtype=np.float64)

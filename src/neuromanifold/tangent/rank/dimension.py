@@ -104,6 +104,8 @@ def functional_dimension(
     (4, 'full rank')
     """
     budget = memory_budget(memory)
+    if not smallest_gap >= 0:
+        raise ValueError(f"`smallest_gap` is {smallest_gap!r}; pass a number, 0 or more.")
     if rtol is not None and not (rtol >= 0 and not exact):
         needed = (
             "leave it out: an exact rank has no threshold" if exact else "pass a nonnegative number"

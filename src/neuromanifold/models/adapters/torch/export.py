@@ -26,7 +26,7 @@ from neuromanifold.models.adapters.torch.program import (
 )
 from neuromanifold.models.adapters.torch.rewriting import needed, settled
 from neuromanifold.models.adapters.torch.substitutes import padded_sequences
-from neuromanifold.runtime.files import write_atomically
+from neuromanifold.runtime.files import from_memory, write_atomically
 from neuromanifold.runtime.packages import need
 
 _CUDA_BATCH = 65_535
@@ -302,7 +302,8 @@ def write_graph(path: Path, module: Any, given: Given) -> Path:
     """The module as a `.pt2` file."""
     exported = exported_whole(module, given)
     with quiet():
-        return write_atomically(path, lambda place: need("torch").export.save(exported, str(place)))
+        write = from_memory(lambda archive: need("torch").export.save(exported, archive))
+        return write_atomically(path, write)
 
 
 def _parts(torch: Any) -> dict[Any, Any]:
