@@ -316,7 +316,7 @@ def test_the_pages_about_pytorch_run_as_written(tmp_path: Path, monkeypatch: pyt
         warnings.filterwarnings("ignore", category=FutureWarning)
         for block in blocks:
             exec(compile(block, "pages", "exec"), namespace)
-    assert len(blocks) == 8 and len(namespace["tracker"].timeline.steps) == 1
+    assert len(blocks) == 9 and len(namespace["tracker"].timeline.steps) == 1
     graph = namespace["graph"]
     assert sum(p.numel() for p in graph.parameters()) < sum(p.numel() for p in cnn.parameters())
     assert (graph(images) - cnn(images)).abs().max() < 1e-5
