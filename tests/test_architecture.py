@@ -6,6 +6,7 @@ import ast
 import contextlib
 import doctest
 import importlib
+import importlib.util
 import io
 import os
 import re
@@ -448,3 +449,18 @@ def test_versions_and_pins_agree():
     }
     pinned = {line.partition("==")[0] for line in (ROOT / "constraints.txt").read_text().split()}
     assert needed <= pinned
+
+
+def test_every_planted_defect_still_has_its_place(tmp_path: Path):
+    """`make defects` can plant each of them; one whose line has gone is named."""
+    spec = importlib.util.spec_from_file_location("plant_defects", ROOT / "tools/plant_defects.py")
+    assert spec and spec.loader
+    planting = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(planting)
+    listed = planting.defects()
+    assert len(listed) == 20
+    assert [why for found in listed if (why := planting.misplaced(found))] == []
+    assert all((ROOT / test).exists() for found in listed for test in found["tests"])
+    (tmp_path / "file.py").write_text("one\n")
+    gone = {"file": "file.py", "before": "two"}
+    assert planting.misplaced(gone, tmp_path) == "'two' stands 0 times in file.py"

@@ -181,7 +181,7 @@ def inspect_network(
     Ctrl-C and SIGTERM keep what is finished.
     """
     from neuromanifold.inspection import inspect, opening
-    from neuromanifold.inspection.checkpoints import numbered
+    from neuromanifold.inspection.checkpoints import number_files
     from neuromanifold.report import (
         numbers,
         print_inspection,
@@ -202,12 +202,12 @@ def inspect_network(
         objective = opening.loss_named(loss or "mse")
         reading = {"activation": activation, "batchnorm": batchnorm, "factory": factory}
         if checkpoints is not None:
-            numbered(checkpoints)
+            number_files(checkpoints)
         if model is None:
             net, params, x, y = opening.example(epochs, seed)
         else:
             with _notes():
-                net, params, x, y = opening.opened(model, data, targets, reading)
+                net, params, x, y = opening.open_files(model, data, targets, reading)
         opening.check_loss_fits(loss, y)
         options: Any = {
             "loss": objective,
@@ -251,10 +251,10 @@ def _over_training(
         return load(path, example=opening.example_of(reading, x), **reading)
 
     with _notes():
-        return checkpoints(folder, x, y, read=read, begin=_counted, **options)
+        return checkpoints(folder, x, y, read=read, begin=_announce, **options)
 
 
-def _counted(path: Path, index: int, count: int) -> None:
+def _announce(path: Path, index: int, count: int) -> None:
     typer.echo(f"{index + 1} of {count}: {path.name}", err=True)
 
 
@@ -291,10 +291,10 @@ def reduce_network(
     Neurons or channels that are not needed are removed. Prints what was removed, why, and how far
     the outputs moved.
     """
-    from neuromanifold.inspection.reducing import reduced_file
+    from neuromanifold.inspection.reducing import reduce_file
 
     with _notes():
-        said, path = reduced_file(
+        said, path = reduce_file(
             model, data, out, factory, activation=activation, batchnorm=batchnorm
         )
     typer.echo(f"{said}\nwrote {path}")
@@ -416,7 +416,7 @@ def fetch_data(
     typer.echo(f"{name} is at {fetch(name)}")
 
 
-def _joined() -> Iterable[Any]:
+def _join_commands() -> Iterable[Any]:
     """Commands of other packages: entry points of the group `neuromanifold.commands`, each a
     function of `app`. A source tree that is not installed declares its own in pyproject.toml.
     """
@@ -431,5 +431,5 @@ def _joined() -> Iterable[Any]:
     ]
 
 
-for _entry in _joined():
+for _entry in _join_commands():
     _entry.load()(app)

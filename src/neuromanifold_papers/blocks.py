@@ -6,7 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from neuromanifold.runtime.cluster import cluster, completed
+from neuromanifold.runtime.cluster import cluster, complete
 from neuromanifold.runtime.devices import where_it_runs
 from neuromanifold.runtime.files import check_folder
 from neuromanifold.runtime.progress import count_steps
@@ -53,7 +53,7 @@ def run_blocks(
     ):
         for wave in _waves(todo):
             tasks = {block.name: (block, out, scale, progress and client is None) for block in wave}
-            for name, _ in completed(client, finish, tasks):
+            for name, _ in complete(client, finish, tasks):
                 show(name)
                 _summary(paper, blocks, out, scale)
     return _summary(paper, blocks, out, scale)

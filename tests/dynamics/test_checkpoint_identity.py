@@ -129,9 +129,9 @@ def test_other_digits_are_refused_with_the_way_out(tmp_path: Path, monkeypatch):
     not.
     """
     run(tmp_path / "c", probes=[r_squared])
-    real = training.replayed
+    real = training.replay_first_group
     monkeypatch.setattr(training, "pool_size", lambda: 64)
-    monkeypatch.setattr(training, "replayed", lambda *a: ("another", real(*a)[1]))
+    monkeypatch.setattr(training, "replay_first_group", lambda *a: ("another", real(*a)[1]))
     with pytest.raises(
         ValueError,
         match=r"cannot be continued bit for bit: .* 64 here.*; set NPROC=\d+ in the environment",
@@ -139,7 +139,7 @@ def test_other_digits_are_refused_with_the_way_out(tmp_path: Path, monkeypatch):
         run(tmp_path / "c", epochs=2, probes=[r_squared])
     monkeypatch.setattr(
         training,
-        "replayed",
+        "replay_first_group",
         lambda *a: (real(*a)[0], {"r_squared": real(*a)[1]["r_squared"] + 1e-7}),
     )
     with pytest.raises(ValueError, match=r"cannot be continued bit for bit"):

@@ -12,7 +12,7 @@ from neuromanifold.functionspace.smoothness import (
     is_smooth,
     jacobian_rank,
     layer_permutations,
-    merged,
+    merge_layers,
     neuromanifold_dimension,
     swappable,
 )
@@ -118,7 +118,7 @@ def test_layers_that_can_be_swapped():
     assert (
         len(list(layer_permutations(LinearConvNet(((2, 2), (3, 2), (2, 2)), ((1, 1),) * 3)))) == 2
     )
-    assert merged(LinearConvNet((3, 2, 4), (1, 2, 1))) == LinearConvNet((4, 4), (2, 1))
+    assert merge_layers(LinearConvNet((3, 2, 4), (1, 2, 1))) == LinearConvNet((4, 4), (2, 1))
 
 
 @pytest.mark.parametrize("net", NETS, ids=repr)

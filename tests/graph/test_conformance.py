@@ -11,10 +11,10 @@ from neuromanifold.graph.bounded import Bounded
 from neuromanifold.graph.heights import Heights
 from neuromanifold.graph.numbers import Rationals, Support
 from neuromanifold.graph.primitives import PRIMITIVES
-from neuromanifold.graph.residues import Residues
+from neuromanifold.graph.residues import ResidueArithmetic
 
 PAGE = Path(__file__).parents[2] / "docs" / "graph.md"
-ARITHMETICS = {a.name: a for a in (Bounded, Balls, Residues, Rationals, Heights, Support)}
+ARITHMETICS = {a.name: a for a in (Bounded, Balls, ResidueArithmetic, Rationals, Heights, Support)}
 
 
 def _table() -> tuple[list[str], dict[str, list[str]]]:

@@ -9,7 +9,7 @@ import pytest
 
 import neuromanifold as nm
 from neuromanifold.graph.interpret import interpret
-from neuromanifold.graph.needed import needed_parts
+from neuromanifold.graph.needed import keep_needed_parts
 from neuromanifold.graph.program import Program
 from neuromanifold.graph.tracing import program_of
 
@@ -54,7 +54,7 @@ def test_a_part_of_the_output_is_the_same_from_fewer_numbers(cut: Any, rng: np.r
     params, x = drawn(rng)
     with jax.enable_x64(True):
         whole = program_of(lambda p, x: mixed(p, x)[cut], params, x)
-    small = needed_parts(whole)
+    small = keep_needed_parts(whole)
     assert numbers(small) < numbers(whole)
     (y, slopes), (z, others) = run(whole, params, x), run(small, params, x)
     np.testing.assert_allclose(z, y, rtol=0, atol=1e-14 * np.abs(y).max())
@@ -65,7 +65,7 @@ def test_a_part_of_the_output_is_the_same_from_fewer_numbers(cut: Any, rng: np.r
 
 def test_the_head_computes_the_chosen_logits_alone(rng: np.random.Generator):
     params, x = drawn(rng)
-    small = needed_parts(program_of(lambda p, x: mixed(p, x)[-1:, 3:5], params, x))
+    small = keep_needed_parts(program_of(lambda p, x: mixed(p, x)[-1:, 3:5], params, x))
     products = [n for n in small.nodes if n.operation == "dot_general"]
     shapes = [small.values[n.outputs[0]].shape for n in products]
     # The keys and values of all tokens, the query of the last one, two logits.
@@ -82,10 +82,10 @@ def test_what_every_output_needs_is_left_as_it_is(rng: np.random.Generator):
         lambda p, x: mixed(p, x).reshape(-1)[:40],
     ):
         whole = program_of(f, params, x)
-        heads = [n for n in needed_parts(whole).nodes if n.operation == "dot_general"]
-        assert sum(small_head(needed_parts(whole), n) for n in heads) == 0
+        heads = [n for n in keep_needed_parts(whole).nodes if n.operation == "dot_general"]
+        assert sum(small_head(keep_needed_parts(whole), n) for n in heads) == 0
     whole = program_of(mixed, params, x)
-    assert needed_parts(whole) is whole
+    assert keep_needed_parts(whole) is whole
 
 
 def small_head(program: Program, node: Any) -> bool:

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neuromanifold.graph.bends import pooled
-from neuromanifold.graph.reading import called, fully_precise, read
+from neuromanifold.graph.bends import take_extremes
+from neuromanifold.graph.reading import call, fully_precise, read
 
 _PLAIN = {"base_dilation": (1, 1), "window_dilation": (1, 1)}
 WINDOWS = {
@@ -83,12 +83,14 @@ def test_value_and_derivative_by_hand_with_many_ties(name, sign, rng, wide):
     options = WINDOWS[name]
     a, change = rng.integers(0, 4, (12, 13)).astype(float), rng.normal(size=(12, 13))
     value, moved = _by_hand(options, sign, a, change)
-    found, along = jax.jit(lambda a, t: jax.jvp(lambda a: pooled(sign, options, a), (a,), (t,)))(
-        a, change
-    )
+    found, along = jax.jit(
+        lambda a, t: jax.jvp(lambda a: take_extremes(sign, options, a), (a,), (t,))
+    )(a, change)
     assert (found == value).all() and (along == moved).all()
     weights = rng.normal(size=value.shape)
-    back = jax.jit(lambda a, w: jax.vjp(lambda a: pooled(sign, options, a), a)[1](w)[0])(a, weights)
+    back = jax.jit(lambda a, w: jax.vjp(lambda a: take_extremes(sign, options, a), a)[1](w)[0])(
+        a, weights
+    )
     assert np.vdot(back, change) == pytest.approx(np.vdot(weights, moved), rel=1e-13)
 
 
@@ -100,12 +102,12 @@ def test_functions_of_others_are_given_it_at_any_depth(rng, wide):
         return jax.lax.scan(lambda c, _: (pool(c).sum() * c, pool(c)), a, None, length=2)[1]
 
     a, change = rng.normal(size=(12, 13)), rng.normal(size=(12, 13))
-    value, along = jax.jvp(lambda a: called(written, a), (a,), (change,))
+    value, along = jax.jvp(lambda a: call(written, a), (a,), (change,))
     expected, moved = jax.jvp(written, (a,), (change,))
     np.testing.assert_allclose(value, expected, rtol=1e-13)
     np.testing.assert_allclose(along, moved, rtol=1e-11)
     text = str(
-        jax.make_jaxpr(lambda a, t: jax.jvp(lambda a: called(written, a), (a,), (t,)))(a, change)
+        jax.make_jaxpr(lambda a, t: jax.jvp(lambda a: call(written, a), (a,), (t,)))(a, change)
     )
     control = str(jax.make_jaxpr(lambda a, t: jax.jvp(written, (a,), (t,)))(a, change))
     assert "select_and_gather_add" not in text and "select_and_gather_add" in control
@@ -121,10 +123,10 @@ def test_gelu_by_tanh_is_not_left_to_cublas_on_a_gpu(wide, monkeypatch, rng):
         return jax.nn.gelu(z @ w)
 
     def text(z):
-        return str(jax.make_jaxpr(lambda z: called(network, z))(z))
+        return str(jax.make_jaxpr(lambda z: call(network, z))(z))
 
     assert "reduce_precision" not in text(z)
-    here = jax.jit(lambda z: called(network, z))(z)
+    here = jax.jit(lambda z: call(network, z))(z)
     monkeypatch.setattr(
         "neuromanifold.graph.reading.devices", lambda: [SimpleNamespace(platform="gpu")]
     )
@@ -132,7 +134,7 @@ def test_gelu_by_tanh_is_not_left_to_cublas_on_a_gpu(wide, monkeypatch, rng):
     assert "reduce_precision" not in text(
         z.astype(np.float32)
     )  # control: the epilogue is exact enough there
-    there, slope = jax.jvp(lambda z: called(network, z), (z,), (np.ones_like(z),))
+    there, slope = jax.jvp(lambda z: call(network, z), (z,), (np.ones_like(z),))
     assert (there == here).all() or np.abs(there - here).max() < 1e-15
     np.testing.assert_allclose(slope, jax.jvp(network, (z,), (np.ones_like(z),))[1], rtol=1e-13)
 

@@ -16,7 +16,7 @@ from neuromanifold.graph import NoExactAnswer, programs, trace
 from neuromanifold.graph.balls import Balls
 from neuromanifold.graph.bounded import Bounded
 from neuromanifold.graph.numbers import Fractions
-from neuromanifold.graph.residues import Residues
+from neuromanifold.graph.residues import ResidueArithmetic
 from neuromanifold.graph.walk import walk
 from neuromanifold.regions.decisions import decide
 from neuromanifold.regions.problem import Problem
@@ -144,7 +144,7 @@ def test_loops_and_branches_on_data_are_refused(rng: np.random.Generator):
 
 
 def test_residues_divide_and_refuse_zero():
-    A = Residues(7)
+    A = ResidueArithmetic(7)
     assert A.divide(A.lift(np.array([1, 6])), A.lift(np.array([3, 4]))).values.tolist() == [5, 5]
     with pytest.raises(ZeroDivisionError, match="zero modulo the prime"):
         A.divide(A.lift(np.array([1])), A.lift(np.array([7])))

@@ -12,8 +12,8 @@ import pytest
 
 import neuromanifold as nm
 from neuromanifold.inspection import LayerUnits
-from neuromanifold.report.chart import Chart, Rule, Series, embedded, figure, ticks_of
-from neuromanifold.report.terms import TERMS, anchor, glossary, linked, row_name
+from neuromanifold.report.chart import Chart, Rule, Series, embed, figure, ticks_of
+from neuromanifold.report.terms import TERMS, anchor, glossary, link_term, row_name
 from neuromanifold.report.unit_map import _layer
 
 X = np.arange(1.0, 6.0)
@@ -96,8 +96,8 @@ def test_a_constant_curve_and_a_single_point_are_drawn():
 
 
 def test_json_in_a_page_cannot_end_its_element():
-    assert "<" not in embedded({"name": "</script><script>"})
-    assert json.loads(embedded({"name": "</script>&"})) == {"name": "</script>&"}
+    assert "<" not in embed({"name": "</script><script>"})
+    assert json.loads(embed({"name": "</script>&"})) == {"name": "</script>&"}
 
 
 def test_shares_near_nothing_and_near_all_are_not_rounded_to_them():
@@ -115,7 +115,7 @@ def test_a_layer_too_large_for_a_page_says_so():
 
 
 def test_every_row_of_the_table_links_to_a_definition():
-    text = glossary("".join(linked(term, term) for term in TERMS))
+    text = glossary("".join(link_term(term, term) for term in TERMS))
     assert all(f'id="{anchor(term)}"' in text for term in TERMS)
     assert "<dt" not in glossary("a page without links")
     for name in (

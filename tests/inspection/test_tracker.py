@@ -14,7 +14,7 @@ import pytest
 import neuromanifold as nm
 from dynamics.compilations import compilations
 from neuromanifold.inspection import checkpoints, recorder
-from neuromanifold.inspection.checkpoints import numbered
+from neuromanifold.inspection.checkpoints import number_files
 from neuromanifold.inspection.events import crc32c
 from neuromanifold.inspection.inspect import SectionFailed
 from neuromanifold.models import arguments
@@ -242,7 +242,7 @@ def test_folders_of_checkpoints_as_hugging_face_names_them(tmp_path):
         (tmp_path / f"checkpoint-{step}").mkdir()
         nm.save(tmp_path / f"checkpoint-{step}" / "model.safetensors", NET, params)
         (tmp_path / f"checkpoint-{step}" / "optimizer.pt").write_bytes(b"")
-    assert [(step, path.parent.name) for step, path in numbered(tmp_path)] == [
+    assert [(step, path.parent.name) for step, path in number_files(tmp_path)] == [
         (2, "checkpoint-2"),
         (10, "checkpoint-10"),
     ]
@@ -251,7 +251,7 @@ def test_folders_of_checkpoints_as_hugging_face_names_them(tmp_path):
         ValueError,
         match=r"`checkpoints` holds 'last/model.safetensors', whose name does not tell its step",
     ):
-        numbered(tmp_path)
+        number_files(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import neuromanifold as nm
 from neuromanifold.models.adapters.torch.aliasing import functional
 from neuromanifold.models.adapters.torch.operations import OPERATIONS
-from neuromanifold.models.adapters.torch.program import Node, Ref
+from neuromanifold.models.adapters.torch.program import Ref, TorchNode
 
 
 class Step(nn.Module):
@@ -372,11 +372,11 @@ def test_aliases_and_constants_are_right(module: nn.Module):
     np.testing.assert_allclose(f(params, x[:1].numpy()), y[:1], rtol=1e-5, atol=1e-6)
 
 
-def node(target: str, output: str, *args: Any) -> Node:
-    return Node(target, args, {}, (output,), (None,), False, "layer (Layer), net.py:1")
+def node(target: str, output: str, *args: Any) -> TorchNode:
+    return TorchNode(target, args, {}, (output,), (None,), False, "layer (Layer), net.py:1")
 
 
-def run(nodes: tuple[Node, ...], outputs: tuple[Ref, ...], x: Any) -> Any:
+def run(nodes: tuple[TorchNode, ...], outputs: tuple[Ref, ...], x: Any) -> Any:
     values = {"x": x}
     for step in nodes:
         args = [values[a.name] if isinstance(a, Ref) else a for a in step.args]

@@ -12,8 +12,8 @@ from neuromanifold.numerics.palette import (
     MIDDLE,
     MOST,
     colour_and_texture,
-    gathered,
-    hatched,
+    gather_parts,
+    hatch,
 )
 
 # Machado, Oliveira and Fernandes (2009), severity 1, on linear sRGB.
@@ -88,12 +88,12 @@ def test_the_measure_sees_colours_that_some_cannot_tell_apart():
 
 def test_no_two_parts_have_colour_and_texture_in_common():
     assert len({colour_and_texture(k) for k in range(MOST)}) == MOST
-    assert len({tuple(hatched(k).values()) for k in range(MOST)}) == MOST
+    assert len({tuple(hatch(k).values()) for k in range(MOST)}) == MOST
 
 
 def test_more_parts_than_can_be_told_apart_are_gathered_and_none_is_lost():
     parts = tuple((f"kind {k}", 100 - k) for k in range(30))
-    shown = gathered(parts)
+    shown = gather_parts(parts)
     assert (
         len(shown) == MOST
         and shown[0] == parts[0]

@@ -12,7 +12,7 @@ import pytest
 
 import api
 import neuromanifold as nm
-from neuromanifold.numerics.results import Result, Shown, shortened
+from neuromanifold.numerics.results import Result, Shown, shorten
 
 LONGEST = 300
 SMALL = {
@@ -158,7 +158,7 @@ def test_a_line_that_is_cut_says_so():
 
     assert repr(Long("a" * 1000)).endswith("a…)")
     assert len(repr(Long("a" * 1000))) <= LONGEST
-    assert shortened("abc", 3) == "abc"
+    assert shorten("abc", 3) == "abc"
 
 
 def test_data_leave_as_plain_data(found):

@@ -11,8 +11,8 @@ import neuromanifold as nm
 from neuromanifold.graph.graph import trace
 from neuromanifold.orbits import lie_closure
 from neuromanifold.orbits.family import (
-    Element,
-    Elements,
+    NilpotentArithmetic,
+    NilpotentElement,
     TracedFamily,
     WalkedFamily,
     dense_family,
@@ -148,8 +148,8 @@ def test_elements_divide_and_scatter_as_fractions_do(rng):
     """(2 + 3ε₁ + 5ε₂ + 7ε₁ε₂)⁻¹ has the coefficients of the geometric series; repeated places
     add up.
     """
-    A = Elements(Residues(P))
-    a = Element(np.array([2, 3, 5, 7]).reshape(4, 1, 1))
+    A = NilpotentArithmetic(Residues(P))
+    a = NilpotentElement(np.array([2, 3, 5, 7]).reshape(4, 1, 1))
     inverse = A.divide(A.lift(np.ones(1)), a)
     expected = [
         Fraction(1, 2),

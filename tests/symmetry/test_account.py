@@ -14,7 +14,7 @@ import neuromanifold as nm
 from neuromanifold import symmetry as S
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
-from neuromanifold.tangent.rank.certificate import certified_rank
+from neuromanifold.tangent.rank.certificate import certify_rank
 from neuromanifold.tangent.rank.generators import generators
 
 
@@ -33,7 +33,7 @@ def draw(rng: np.random.Generator, net: nm.MLP):
 def left_over(net: nm.MLP, params, x) -> tuple[int, int]:
     """Rank, and D − rank − dim orbit of the hidden equivalence."""
     group = S.hidden_equivalence(net, params, x)
-    rank = certified_rank(group.problem, prove=False).rank
+    rank = certify_rank(group.problem, prove=False).rank
     return rank, net.n_params - rank - int(group.orbit_dimension())
 
 

@@ -14,7 +14,7 @@ from graph.test_axes import ATTENTION, selected_heads, split_heads
 from neuromanifold import symmetry as S
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.symmetry.discovery.dependence import null_vectors, read_hidden_axes
-from neuromanifold.symmetry.discovery.statistics import opened
+from neuromanifold.symmetry.discovery.statistics import open_statistics
 from symmetry.test_narrowing import SHAPES, cnn
 
 relu = jax.nn.relu
@@ -37,7 +37,7 @@ def normed(h):
 
 
 def axes_of(f, params, x):
-    return read_hidden_axes(opened(f, params, x))
+    return read_hidden_axes(open_statistics(f, params, x))
 
 
 LINEAR, HOMOGENEOUS, APART, MIXED, UNKNOWN = range(5)

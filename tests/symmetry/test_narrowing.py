@@ -11,7 +11,7 @@ import pytest
 from neuromanifold import symmetry as S
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.symmetry.discovery.dependence import read_hidden_axes
-from neuromanifold.symmetry.discovery.statistics import opened
+from neuromanifold.symmetry.discovery.statistics import open_statistics
 
 
 def cnn(params, x):
@@ -77,7 +77,7 @@ def planted(params):
 def test_planted_channels_of_a_trained_network_are_found_and_nothing_else(rng):
     params, x, loss = trained(rng)
     assert loss < 0.5
-    axes = read_hidden_axes(opened(cnn, params, x)).axes
+    axes = read_hidden_axes(open_statistics(cnn, params, x)).axes
     assert {axis.channels.name: axis.channels.size for axis in axes} == {
         "first.w": 5,
         "second.w": 6,

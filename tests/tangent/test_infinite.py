@@ -11,7 +11,7 @@ import pytest
 import neuromanifold as nm
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.tangent.infinite import Quadrature, infinite_ntk, nngp
-from neuromanifold.tangent.infinite.duals import CLOSED_FORMS, Geometry, PiecewiseLinear
+from neuromanifold.tangent.infinite.duals import CLOSED_FORMS, GaussianPair, PiecewiseLinear
 
 REFERENCE = Path(__file__).parents[1] / "data" / "neural_tangents.npz"
 EPS = np.finfo(np.float64).eps
@@ -120,7 +120,7 @@ def test_coincident_and_opposite_samples_keep_their_digits(rng):
     assert kernel < limit
     with arithmetic():
         opposite = PiecewiseLinear(0.25, 0.25).pairs(
-            Geometry(1.0, 1.0, jnp.asarray(2.0), jnp.asarray(0.0)), None, None
+            GaussianPair(1.0, 1.0, jnp.asarray(2.0), jnp.asarray(0.0)), None, None
         )
     assert abs(float(opposite.covariance)) < EPS
     assert abs(float(opposite.distance) - 0.5) < EPS
@@ -134,7 +134,9 @@ def test_closed_forms_stay_finite_at_huge_variance(name):
         for variance in (1e-300, 1e-8, 1e8, 1e150):
             a = jnp.asarray(variance)
             own = dual.own(a)
-            moments = dual.pairs(Geometry(jnp.sqrt(a), jnp.sqrt(a), jnp.zeros(()), 2 * a), own, own)
+            moments = dual.pairs(
+                GaussianPair(jnp.sqrt(a), jnp.sqrt(a), jnp.zeros(()), 2 * a), own, own
+            )
             assert np.isfinite([own.variance, moments.distance, moments.slope]).all()
             assert moments.distance == 0.0
         limit = float(dual.own(jnp.asarray(1e8)).variance)

@@ -17,7 +17,7 @@ from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.graph.interpret import interpret
 from neuromanifold.graph.program import Program
 from neuromanifold.graph.uses import NOT_USED, Use, canonical_cotangent, entries, leaves
-from neuromanifold.models.arguments import Model, Params, Samples, checked
+from neuromanifold.models.arguments import Model, Params, Samples, check_arguments
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics.compiling import compiled
 from neuromanifold.numerics.precision import arithmetic, is_floating, promote, widest
@@ -146,7 +146,7 @@ def ranks_along(
     budget, eps = memory_budget(memory), float(jnp.finfo(widest(params)).eps)
     structure, why = _reading(f, params, x)
     with arithmetic():
-        checked(f, params, x)
+        check_arguments(f, params, x)
         params, x = promote(params, np.float64), jax.tree.map(_wide, x)
         layout = _layout(trace(f, params, x, whole=True))
         layers = _layers(layout, params, x, budget, eps)
@@ -243,7 +243,7 @@ def _layers(
     layout: _Layout, params: Any, x: Any, budget: int, eps: float
 ) -> tuple[LayerRanks, ...]:
     triangles: list[Any] = [None] * len(layout.uses)
-    for signals in _streamed(layout, params, x, budget):
+    for signals in _stream_products(layout, params, x, budget):
         for k, rows in enumerate(signals):
             R = rows if triangles[k] is None else np.concatenate([triangles[k], rows])
             triangles[k] = np.linalg.qr(R, mode="r") if len(R) > R.shape[1] else R
@@ -258,14 +258,14 @@ def _layers(
                 name,
                 (outer, inner),
                 use.all_positions,
-                _ranked(values, (outer, inner), eps),
-                _ranked(np.linalg.svd(R / scale, compute_uv=False), R.shape, eps),
+                _rank_of(values, (outer, inner), eps),
+                _rank_of(np.linalg.svd(R / scale, compute_uv=False), R.shape, eps),
             )
         )
     return tuple(found)
 
 
-def _ranked(values: np.ndarray, shape: Sequence[int], eps: float) -> Rank:
+def _rank_of(values: np.ndarray, shape: Sequence[int], eps: float) -> Rank:
     found = rank_from_spectrum(values, (shape[0], shape[1]), max(1, *shape) * eps)
     value, spectrum, threshold, gap = map(
         np.asarray, (found.value, found.spectrum, found.threshold, found.gap)
@@ -279,7 +279,9 @@ def _weight(program: Program, leaf: Any, index: int, use: Use) -> np.ndarray:
     return use.product.weight(use.node.options, use.operand, use.sizes, arranged)
 
 
-def _streamed(layout: _Layout, params: Any, x: Any, budget: int) -> Iterator[list[np.ndarray]]:
+def _stream_products(
+    layout: _Layout, params: Any, x: Any, budget: int
+) -> Iterator[list[np.ndarray]]:
     """The products at some samples after the other, as (samples·positions, channels)."""
     program = layout.program
     moving = program.depending(program.inputs[len(layout.graph.parameters) :])
@@ -331,14 +333,14 @@ def _cuts(layout: _Layout, params: Any, x: Any, eps: float) -> tuple[CutRanks, .
         block = None
         if size * end <= _LARGEST_BLOCK:
             block = _highest(np.asarray(_block(layout, k, params, z)), eps)
-        name = f"{_made_by(program, cut)} {'×'.join(map(str, shape or [1]))}"
+        name = f"{_maker_of(program, cut)} {'×'.join(map(str, shape or [1]))}"
         found.append(
             CutRanks(name, size, min(len(rows), size), _highest(np.asarray(J), eps), block)
         )
     return tuple(found)
 
 
-def _made_by(program: Program, value: int) -> str:
+def _maker_of(program: Program, value: int) -> str:
     if value in program.inputs:
         return "input"
     return next(node.operation for node in program.nodes if value in node.outputs)
@@ -348,7 +350,7 @@ def _highest(J: np.ndarray, eps: float) -> Rank:
     """Of the sample with the largest rank, and among these the widest gap."""
     spectra = np.linalg.svd(J, compute_uv=False)
     return max(
-        (_ranked(values, J.shape[1:], eps) for values in spectra),
+        (_rank_of(values, J.shape[1:], eps) for values in spectra),
         key=lambda rank: (int(rank), float(rank.gap)),
     )
 

@@ -62,7 +62,7 @@ def balance(net: MLP, params: Params, *, rtol: float = 1e-13, iterations: int = 
     layers = _without_dead_neurons(params)
     shifts = [np.zeros(width) for width in net.widths[1:-1]]
     for _ in range(iterations):
-        scaled = _scaled(layers, shifts)
+        scaled = _scale_layers(layers, shifts)
         if balance_defect(net, scaled) <= rtol:
             return scaled
         step = _newton_step(scaled)
@@ -72,7 +72,7 @@ def balance(net: MLP, params: Params, *, rtol: float = 1e-13, iterations: int = 
         if np.all([np.array_equal(a, b) for a, b in zip(moved, shifts, strict=True)]):
             break
         shifts = moved
-    return _scaled(layers, shifts)
+    return _scale_layers(layers, shifts)
 
 
 def _require_homogeneous(net: MLP) -> None:
@@ -114,7 +114,7 @@ def _without_dead_neurons(params: Params) -> tuple[Layer, ...]:
             return tuple(layers)
 
 
-def _scaled(layers: tuple[Layer, ...], shifts: list[np.ndarray]) -> tuple[Layer, ...]:
+def _scale_layers(layers: tuple[Layer, ...], shifts: list[np.ndarray]) -> tuple[Layer, ...]:
     inner = [np.zeros(layers[0].weight.shape[1]), *shifts, np.zeros(layers[-1].weight.shape[0])]
     return tuple(
         Layer(

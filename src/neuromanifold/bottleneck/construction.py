@@ -9,7 +9,7 @@ from neuromanifold.bottleneck.positivity import completely_positive
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.results import follows
-from neuromanifold.numerics.validation import MatrixLike, checked_depth, checked_matrix
+from neuromanifold.numerics.validation import MatrixLike, check_depth, check_matrix
 
 
 @follows
@@ -29,7 +29,7 @@ def linear_construction(A: MatrixLike, points: MatrixLike, depth: int) -> tuple[
     >>> net(params, np.array([[1.0, 1.0], [0.5, 2.0]])).tolist()
     [[2.0, 3.0], [1.0, 6.0]]
     """
-    A, X, L = checked_matrix(A), checked_matrix(points, "points"), checked_depth(depth)
+    A, X, L = check_matrix(A), check_matrix(points, "points"), check_depth(depth)
     if X.shape[1] != A.shape[1]:
         raise ValueError(
             f"`points` has {X.shape[1]} columns but `A` takes {A.shape[1]}; pass one row for each "
@@ -62,7 +62,7 @@ def construction_norm(A: MatrixLike, depth: int) -> float:
     >>> construction_norm(np.array([[2.0]]), 2)                # 5/2 + 4/(5/2)
     4.1
     """
-    L, s = checked_depth(depth), positive_singular_values(A)
+    L, s = check_depth(depth), positive_singular_values(A)
     kappa = 1 + np.arange(L + 1)[:, None] / L * (s**2 - 1)
     return float(np.sum(kappa[1:] / kappa[:-1]))
 

@@ -10,14 +10,14 @@ from jaxtyping import Float
 
 from neuromanifold.models.init import Layer
 from neuromanifold.numerics.results import Array, Result, follows
-from neuromanifold.numerics.validation import MOST_LAYERS, MatrixLike, checked_depth, checked_matrix
+from neuromanifold.numerics.validation import MOST_LAYERS, MatrixLike, check_depth, check_matrix
 
 
 def positive_singular_values(
     A: MatrixLike, *, rtol: float | None = None
 ) -> Float[np.ndarray, " k"]:
     """The singular values above `rtol·s_max` (default max(m, n)·eps), largest first."""
-    A = checked_matrix(A)
+    A = check_matrix(A)
     s = np.linalg.svd(A, compute_uv=False)
     rtol = max(A.shape) * np.finfo(np.float64).eps if rtol is None else rtol
     return s[s > rtol * s[0]]
@@ -47,7 +47,7 @@ def log_plus(A: MatrixLike, *, rtol: float | None = None) -> Float[np.ndarray, "
     >>> log_plus(np.diag([np.e, 0.0])).tolist()
     [[1.0, 0.0], [0.0, 0.0]]
     """
-    A = checked_matrix(A)
+    A = check_matrix(A)
     scale = float(np.abs(A).max())
     floor = scale * (max(A.shape) * np.finfo(np.float64).eps if rtol is None else rtol)
     if A.shape[0] != A.shape[1] or np.abs(A - A.T).max() > floor:
@@ -73,7 +73,7 @@ def representation_cost(A: MatrixLike, depth: int, *, rtol: float | None = None)
     >>> representation_cost(np.diag([8.0, 1.0]), 3)      # 3·(8^{2/3} + 1)
     15.0
     """
-    L = checked_depth(depth)
+    L = check_depth(depth)
     return float(L * np.sum(positive_singular_values(A, rtol=rtol) ** (2 / L)))
 
 
@@ -93,7 +93,7 @@ def balanced_factors(
     >>> [abs(layer.weight).tolist() for layer in balanced_factors(np.array([[9.0]]), 2)]
     [[[3.0]], [[3.0]]]
     """
-    A, L = checked_matrix(A), checked_depth(depth, most=MOST_LAYERS)
+    A, L = check_matrix(A), check_depth(depth, most=MOST_LAYERS)
     U, s, Vt = np.linalg.svd(A, full_matrices=False)
     k = len(positive_singular_values(A, rtol=rtol))
     width = max(k, 1) if width is None else width
@@ -144,13 +144,13 @@ class CostExpansion(Result):
 
     def cost(self, depth: int) -> float:
         """Return R(A; L) at L = `depth`, exactly."""
-        L = checked_depth(depth)
+        L = check_depth(depth)
         return float(L * np.sum(self.singular_values ** (2 / L)))
 
     def remainder(self, depth: int) -> float:
         """Return R(A; L) − L·r0 − r1 − r2/L at L = `depth`: what the paper calls O(L⁻²), without
         cancellation."""
-        L = checked_depth(depth)
+        L = check_depth(depth)
         t = 2 / L * np.log(self.singular_values)
         series = [t**n / math.factorial(n) for n in range(3, 30)]
         tail = np.where(np.abs(t) < 1, np.sum(series, axis=0), np.expm1(t) - t - t**2 / 2)

@@ -13,7 +13,7 @@ from neuromanifold.bottleneck.passage import passage, squared_norm
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.results import Array, Result, follows
-from neuromanifold.numerics.validation import MatrixLike, checked_depth, checked_matrix
+from neuromanifold.numerics.validation import MatrixLike, check_depth, check_matrix
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,7 +66,7 @@ def folded_interpolant(dimension: int, folds: int, depth: int) -> Interpolant:
     >>> len(found.y), bool(np.allclose(found.net(found.params, found.x), found.y))
     (16, True)
     """
-    k, q, L = _checked_dimension(dimension), checked_depth(folds), checked_depth(depth)
+    k, q, L = _check_dimension(dimension), check_depth(folds), check_depth(depth)
     stages = (k - 1) * q
     scalars = L - 1 - stages
     if scalars < 1:
@@ -101,7 +101,7 @@ def _tent(t: np.ndarray, times: int) -> np.ndarray:
     return t
 
 
-def _checked_dimension(dimension: Any) -> int:
+def _check_dimension(dimension: Any) -> int:
     if dimension != int(dimension) or dimension < 2:
         raise ValueError(
             f"`dimension` is {dimension!r}; the theorem is about k* ≥ 2: pass a whole number, two or more."
@@ -124,7 +124,7 @@ def polyline_interpolant(points: MatrixLike, depth: int) -> Interpolant:
     >>> bool(np.allclose(found.net(found.params, found.x), found.y))
     True
     """
-    Y, L = checked_matrix(points, "points"), checked_depth(depth)
+    Y, L = check_matrix(points, "points"), check_depth(depth)
     n, k = Y.shape
     direction = np.full(k, k**-0.5)
     t = Y @ direction

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.graph.heights import Heights
-from neuromanifold.graph.reading import called
-from neuromanifold.graph.residues import Residues
-from neuromanifold.models.arguments import Model, Params, Samples, checked
+from neuromanifold.graph.reading import call
+from neuromanifold.graph.residues import ResidueArithmetic
+from neuromanifold.models.arguments import Model, Params, Samples, check_arguments
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
@@ -45,7 +45,7 @@ class InputJacobianCertificate(Certificate):
 
     def verify(self, net: Model, params: Params, x: Samples) -> bool:
         """Recompute with another prime and bends by ball arithmetic alone."""
-        again = _certified(Problem.of(net, params, np.asarray(x), balls_only=True))
+        again = _certify(Problem.of(net, params, np.asarray(x), balls_only=True))
         return again.rank == self.rank and again.reason == self.reason and again.kinks == self.kinks
 
     def __str__(self) -> str:
@@ -84,9 +84,9 @@ def jacobian_rank(
     if exact:
         return _exact(f, params, x, tangents)
     with boundary(params, x) as leave:
-        params, x = checked(f, params, x, dtype=np.float64)
+        params, x = check_arguments(f, params, x, dtype=np.float64)
         J = _input_jacobians(f, params, x)
-        J = J if tangents is None else J @ _checked_tangents(tangents, J.shape)
+        J = J if tangents is None else J @ _check_tangents(tangents, J.shape)
         ranks = rank_from_spectrum(jnp.linalg.svd(J, compute_uv=False), J.shape[1:], rtol)
         found: Any = (ranks.value, ranks.spectrum, ranks.threshold, ranks.gap)
         at = jnp.lexsort((found[3], found[0]))[-1]
@@ -96,13 +96,13 @@ def jacobian_rank(
 @jax.jit(static_argnums=0)
 def _input_jacobians(f: Model, params: Any, x: Any) -> Any:
     def at_one(sample: Any):
-        J = jax.jacfwd(lambda s: called(f, params, s[None])[0].ravel())(sample)
+        J = jax.jacfwd(lambda s: call(f, params, s[None])[0].ravel())(sample)
         return J.reshape(J.shape[0], -1)
 
     return jax.vmap(at_one)(x)
 
 
-def _checked_tangents(tangents: Any, shape: tuple[int, ...]) -> Any:
+def _check_tangents(tangents: Any, shape: tuple[int, ...]) -> Any:
     found = np.shape(tangents)
     if len(found) != 3 or found[0] != shape[0] or found[1] != shape[2]:
         raise ValueError(
@@ -117,14 +117,14 @@ def _exact(f: Model, params: Any, x: Any, tangents: Any) -> Rank:
         raise ValueError("`tangents` goes with exact=False; a tangent space is seldom rational.")
     refuse_tracers((params, x), "`exact=True`")
     with boundary(params, x):
-        checked(f, params, x)
-    certificate = _certified(Problem.of(f, params, sample_arrays(x)))
+        check_arguments(f, params, x)
+    certificate = _certify(Problem.of(f, params, sample_arrays(x)))
     return exact_rank(certificate.rank, certificate)
 
 
-def _certified(problem: Problem) -> InputJacobianCertificate:
+def _certify(problem: Problem) -> InputJacobianCertificate:
     p = modular.random_prime()
-    ranks = [modular_rank(J, p) for J in problem.input_jacobian(Residues(p)).values]
+    ranks = [modular_rank(J, p) for J in problem.input_jacobian(ResidueArithmetic(p)).values]
     rank = max(ranks)
     reason, probability = _upper_bound(problem, rank)
     return InputJacobianCertificate(

@@ -106,7 +106,7 @@ def passage(net: MLP, params: Params, x: Samples) -> Passage:
         layer.weight * scale for layer, scale in zip(layers, net.weight_scales, strict=True)
     )
     biases = tuple(layer.bias for layer in layers)
-    step = _piecewise_linear if _has_declared_slopes(net) else _differentiated
+    step = _piecewise_linear if _has_declared_slopes(net) else _differentiate
     activations, preactivations, slopes = [x], [], []
     for weight, bias, entry in zip(weights, biases, net.activations, strict=True):
         z = activations[-1] @ weight.T + (0.0 if bias is None else bias)
@@ -133,7 +133,7 @@ def _piecewise_linear(entry: Entry, z: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return slope * z, slope
 
 
-def _differentiated(entry: Entry, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _differentiate(entry: Entry, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """σ(z) and σ'(z) of any activation."""
     with arithmetic():
         moved = jnp.asarray(z, jnp.float64)

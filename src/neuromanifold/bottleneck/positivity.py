@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.numerics.results import Array, Result, follows
-from neuromanifold.numerics.validation import MatrixLike, checked_matrix
+from neuromanifold.numerics.validation import MatrixLike, check_matrix
 
 # Horn's copositive form: xᵀHx ≥ 0 on the orthant, and no sum of a positive semidefinite and a
 # nonnegative matrix.
@@ -37,7 +37,7 @@ class CompletePositivity(Result):
 
     def verify(self, points: MatrixLike) -> bool:
         """Check the evidence again, from the points and the evidence alone."""
-        X = checked_matrix(points, "points")
+        X = check_matrix(points, "points")
         if self.verdict and self.embedding is not None:
             image = X @ self.embedding.T
             tolerance = 1e-9 * max(1.0, float(np.abs(X).max()))
@@ -71,7 +71,7 @@ def completely_positive(
     >>> completely_positive(np.array([[1.0], [-1.0]])).reason
     'points 0 and 1 make an obtuse angle'
     """
-    X = checked_matrix(points, "points")
+    X = check_matrix(points, "points")
     if size is not None and size < 1:
         raise ValueError(f"`size` is {size}; pass a whole number of dimensions, one or more.")
     G = X @ X.T

@@ -127,7 +127,7 @@ def bottleneck_structure(
     require_contraction(through)
     spectra = [np.linalg.svd(W, compute_uv=False) for W in through.weights]
     ranks = np.array([int(np.sum(s > threshold)) for s in spectra])
-    k = int(np.bincount(ranks).argmax()) if rank is None else _checked_rank(rank, net)
+    k = int(np.bincount(ranks).argmax()) if rank is None else _check_rank(rank, net)
     sample, budget, norm_bound = _best_point(through, k)
     return BottleneckStructure(
         net=net,
@@ -142,7 +142,7 @@ def bottleneck_structure(
     )
 
 
-def _checked_rank(rank: Any, net: MLP) -> int:
+def _check_rank(rank: Any, net: MLP) -> int:
     if isinstance(rank, bool) or rank != int(rank) or not 0 <= rank <= min(net.widths):
         raise ValueError(
             f"`rank` is {rank!r}; pass a whole number from 0 to the smallest width "
@@ -178,7 +178,7 @@ def _gaps(spectra: list[np.ndarray], ranks: Int[np.ndarray, " L"]) -> Float[np.n
     )
 
 
-def _stacked(spectra: list[np.ndarray]) -> Float[np.ndarray, "L k"]:
+def _stack_rows(spectra: list[np.ndarray]) -> Float[np.ndarray, "L k"]:
     """Rows of different length side by side, filled with nan."""
     width = max(len(s) for s in spectra)
     return np.stack([np.concatenate([s, np.full(width - len(s), np.nan)]) for s in spectra])
@@ -215,7 +215,7 @@ def _by_layer(
         "trace_without_bias": trace_by_layer(through, net.weight_scales, False).mean(axis=0),
     }
     hidden = [np.linalg.svd(z, compute_uv=False) / np.sqrt(n) for z in through.preactivations]
-    values, planar = _stacked(spectra), _stacked(hidden)
+    values, planar = _stack_rows(spectra), _stack_rows(hidden)
     return xr.Dataset(
         {name: ("layer", value) for name, value in by_layer.items()}
         | {

@@ -92,7 +92,9 @@ def _bivariate(name: str) -> Entry:
     )
 
 
-def _bundled(name: str, size: str, licence: str, origin: str, load: Callable[[], Dataset]) -> Entry:
+def _bundled_entry(
+    name: str, size: str, licence: str, origin: str, load: Callable[[], Dataset]
+) -> Entry:
     return _on_every_machine(name, size, licence, origin, "with scikit-learn", lambda key: load())
 
 
@@ -120,14 +122,14 @@ ENTRIES: tuple[Entry, ...] = (
         energy.find,
         energy.fetch,
     ),
-    _bundled(
+    _bundled_entry(
         "digits",
         "1,797 × 64 → 10",
         "CC BY 4.0",
         "UCI 80 (Alpaydin and Kaynak, 1998)",
         digits,
     ),
-    _bundled("diabetes", "442 × 10 → 1", "BSD-3-Clause", "Efron et al. (2004)", diabetes),
+    _bundled_entry("diabetes", "442 × 10 → 1", "BSD-3-Clause", "Efron et al. (2004)", diabetes),
     _fashion("fashion_mnist", "60,000 × 784 → 10", "train"),
     _fashion("fashion_mnist_test", "10,000 × 784 → 10", "t10k"),
 )

@@ -27,7 +27,7 @@ class Course(NamedTuple):
     first: str = ""
 
 
-class Found(NamedTuple):
+class FoundCheckpoint(NamedTuple):
     """A checkpoint as it was found: the identity of its training, in words too, how it was
     planned, and what it holds.
     """
@@ -54,7 +54,7 @@ def digest(*arrays: Any) -> str:
 def write(path: Path, header: dict[str, Any], course: Course) -> None:
     """Put the course (its learners on the host) into the file, in place of an earlier one.
 
-    `header` holds what `Found` has of the training: `identity`, `described` and `plan` (`chunk`,
+    `header` holds what `FoundCheckpoint` has of the training: `identity`, `described` and `plan` (`chunk`,
     `probed`, `pool`).
     """
     learners = {
@@ -69,7 +69,7 @@ def write(path: Path, header: dict[str, Any], course: Course) -> None:
     write_archive(path, {"format": FORMAT} | header | progress, learners | records)
 
 
-def find(path: Path) -> Found | None:
+def find(path: Path) -> FoundCheckpoint | None:
     """The checkpoint in the file, `None` where there is no file."""
     if not path.exists():
         return None
@@ -80,7 +80,11 @@ def find(path: Path) -> Found | None:
                 f"its format is {header.get('format')!r}, and {FORMAT!r} is needed; {REMEDY}."
             )
         return _as_written(
-            Found(path=path, arrays=arrays, **{name: header[name] for name in Found._fields[1:-1]})
+            FoundCheckpoint(
+                path=path,
+                arrays=arrays,
+                **{name: header[name] for name in FoundCheckpoint._fields[1:-1]},
+            )
         )
     except (ValueError, KeyError, OSError) as error:
         reason = (
@@ -91,7 +95,7 @@ def find(path: Path) -> Found | None:
         raise ValueError(f"`checkpoint` is no checkpoint of this version: {reason}") from None
 
 
-def _as_written(found: Found) -> Found:
+def _as_written(found: FoundCheckpoint) -> FoundCheckpoint:
     """Refuse fields of another kind than `write` puts there: a checksum says that a file is
     whole, not who wrote it.
     """
@@ -111,7 +115,9 @@ def _as_written(found: Found) -> Found:
     return found
 
 
-def check_identity(found: Found, expected: dict[str, str], described: dict[str, str]) -> None:
+def check_identity(
+    found: FoundCheckpoint, expected: dict[str, str], described: dict[str, str]
+) -> None:
     """Refuse to go on with another training."""
     differing = _differing(found.identity, expected)
     if "training step" in differing:
@@ -131,7 +137,7 @@ def _differing(found: dict[str, str], expected: dict[str, str]) -> dict[str, tup
     return {name: (there, here) for name, (there, here) in pairs.items() if there != here}
 
 
-def course(found: Found, like: Any) -> Course:
+def course(found: FoundCheckpoint, like: Any) -> Course:
     """The course in the checkpoint; `like` gives structure, shapes and dtypes of the learners."""
     leaves, structure = jax.tree.flatten(like)
     try:

@@ -20,7 +20,7 @@ from neuromanifold.numerics.validation import (
 )
 
 
-def checked_hyper(hyper: Any) -> dict[str, np.ndarray]:
+def check_hyper(hyper: Any) -> dict[str, np.ndarray]:
     """The values of each hyperparameter as a non-empty list of numbers."""
     if hyper is not None and not isinstance(hyper, Mapping):
         raise TypeError(f"`hyper` is {hyper!r}; pass a dictionary of lists of numbers.")
@@ -37,7 +37,7 @@ def checked_hyper(hyper: Any) -> dict[str, np.ndarray]:
     return checked
 
 
-class Problem(NamedTuple):
+class TrainingProblem(NamedTuple):
     """Parameters with a run axis, data sets (S, n, …) in their dtype; and whether the caller had
     given these axes.
     """
@@ -49,9 +49,9 @@ class Problem(NamedTuple):
     single: bool
 
 
-def checked_problem(
+def check_problem(
     f: Any, params: Any, x: Any, y: Any, stacked: bool | None, single: bool | None
-) -> Problem:
+) -> TrainingProblem:
     """Decide by shapes what the leading axes of `x`, `y` and `params` count, where the caller
     has not said it.
     """
@@ -75,7 +75,7 @@ def checked_problem(
     x, y = np.asarray(promote(x, _own_dtype(params))), np.asarray(promote(y, widest(params)))
     x, y = (x, y) if stacked else (x[None], y[None])
     single = _is_single(f, params, x[0], y[0], single)
-    return Problem(
+    return TrainingProblem(
         jax.tree.map(lambda a: np.asarray(a)[None] if single else a, params), x, y, stacked, single
     )
 

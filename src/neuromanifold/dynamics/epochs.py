@@ -12,7 +12,7 @@ import optax
 
 from neuromanifold.dynamics.optimizers import Optimizer, optimizer_at
 from neuromanifold.dynamics.probes import Probe
-from neuromanifold.graph.reading import called
+from neuromanifold.graph.reading import call
 from neuromanifold.models.losses import Loss
 
 
@@ -35,7 +35,7 @@ class Learner(NamedTuple):
     state: Any
 
 
-class Place(NamedTuple):
+class SweepPlace(NamedTuple):
     """Where a member stands in the sweep."""
 
     run: Any
@@ -61,7 +61,7 @@ def permutation(key: Any, n: int) -> Any:
 
 def _step(recipe: Recipe, optimizer: Any, learner: Learner, x: Any, y: Any) -> Learner:
     def objective(params: Any):
-        return recipe.loss(called(recipe.f, params, x), y)
+        return recipe.loss(call(recipe.f, params, x), y)
 
     value, gradient = jax.value_and_grad(objective)(learner.params)
     extra = {"value": value, "grad": gradient, "value_fn": objective}
@@ -89,7 +89,7 @@ def _epoch(recipe: Recipe, size: int, optimizer: Any, learner: Learner, x: Any, 
 
 
 def _epochs(
-    recipe: Recipe, learner: Learner, place: Place, data: Any, key: Any, start: Any, stop: Any
+    recipe: Recipe, learner: Learner, place: SweepPlace, data: Any, key: Any, start: Any, stop: Any
 ) -> Learner:
     optimizer = optimizer_at(recipe.optimizer, place.hyper)
     x, y = _data_of(place, data)
@@ -106,13 +106,13 @@ def _epochs(
     return jax.lax.fori_loop(start, stop, epoch, learner)
 
 
-def _data_of(place: Place, data: Any) -> tuple[Any, Any]:
+def _data_of(place: SweepPlace, data: Any) -> tuple[Any, Any]:
     # A single data set stays free of the members' axis.
     return tuple(a[0] if len(a) == 1 else a[place.dataset] for a in data)
 
 
 @partial(jax.jit, static_argnums=0)
-def begin(recipe: Recipe, params: Any, place: Place) -> Learner:
+def begin(recipe: Recipe, params: Any, place: SweepPlace) -> Learner:
     """Each member before its first step; `params` is theirs, with the axis of members in front."""
 
     def one(params: Any, hyper: Any):
@@ -123,7 +123,13 @@ def begin(recipe: Recipe, params: Any, place: Place) -> Learner:
 
 @partial(jax.jit, static_argnums=0)
 def advance(
-    recipe: Recipe, learners: Learner, places: Place, data: Any, key: Any, start: Any, stop: Any
+    recipe: Recipe,
+    learners: Learner,
+    places: SweepPlace,
+    data: Any,
+    key: Any,
+    start: Any,
+    stop: Any,
 ) -> Learner:
     """Epochs `start` to `stop` of all members.
 
@@ -139,7 +145,7 @@ def advance(
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def evaluate(
-    f: Any, probes: tuple[Probe, ...], at_once: int, params: Any, places: Place, data: Any
+    f: Any, probes: tuple[Probe, ...], at_once: int, params: Any, places: SweepPlace, data: Any
 ) -> dict[str, Any]:
     """The traced probes on all members, `at_once` at a time."""
 

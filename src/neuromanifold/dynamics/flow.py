@@ -11,7 +11,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from neuromanifold.dynamics.checks import check_hashable, check_targets
-from neuromanifold.graph.reading import called
+from neuromanifold.graph.reading import call
 from neuromanifold.models.arguments import Model, Params, Samples, Targets, check_model
 from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.numerics.precision import arithmetic, follower, is_traced, promote, to_host
@@ -42,7 +42,7 @@ class Equation:
 
     def value(self, params: Any, x: Any, y: Any) -> Any:
         """Return the loss at θ."""
-        return self.loss(called(self.f, params, x), y)
+        return self.loss(call(self.f, params, x), y)
 
     def velocity(self, params: Any, x: Any, y: Any) -> Any:
         """Return dθ/dt."""
@@ -330,8 +330,8 @@ def gradient_flow(
     check_params(params)
     x, y = check_sample(x), check_sample(y, "y")
     check_hashable(f=f, metric=metric, event=event)
-    times = _checked_times(saveat, t1)
-    tolerance = _checked_tolerance(rtol, atol, dtmin, max_steps)
+    times = _check_times(saveat, t1)
+    tolerance = _check_tolerance(rtol, atol, dtmin, max_steps)
     equation = Equation(f, loss, metric, event, stiff)
     follow = follower(params)
     with arithmetic():
@@ -344,7 +344,7 @@ def gradient_flow(
     return replace(found, params=follow(found.params))
 
 
-def _checked_times(saveat: Any, t1: float | int) -> np.ndarray | None:
+def _check_times(saveat: Any, t1: float | int) -> np.ndarray | None:
     if not 0 < t1 < np.inf:
         raise ValueError(f"`t1` is {t1}; pass a positive, finite time.")
     if saveat is None:
@@ -362,7 +362,7 @@ def _checked_times(saveat: Any, t1: float | int) -> np.ndarray | None:
     return times
 
 
-def _checked_tolerance(
+def _check_tolerance(
     rtol: float | int, atol: float | int, dtmin: float | int, max_steps: int
 ) -> Tolerance:
     for name, value in (("rtol", rtol), ("atol", atol), ("max_steps", max_steps)):
@@ -394,7 +394,7 @@ def _assemble(
     interpolations, accepted, rejected, last = [], 0, 0, None
     for piece in pieces:
         steps = (piece.times, piece.params, piece.losses)
-        saved += [steps] if times is None else _sampled(equation, params, data, piece, times)
+        saved += [steps] if times is None else _sample_piece(equation, params, data, piece, times)
         interpolations += [(piece.start, piece.interpolation)] if dense else []
         accepted, rejected, last = accepted + piece.accepted, rejected + piece.rejected, piece
     assert last is not None
@@ -424,7 +424,7 @@ def _point(
     )
 
 
-def _sampled(
+def _sample_piece(
     equation: Equation, params: Any, data: Any, piece: Piece, times: np.ndarray
 ) -> list[Any]:
     due = (

@@ -11,11 +11,11 @@ import jax
 import numpy as np
 
 from neuromanifold.dynamics.checkpoint import Course, digest
-from neuromanifold.dynamics.epochs import Learner, Place, Recipe, advance, begin, evaluate
+from neuromanifold.dynamics.epochs import Learner, Recipe, SweepPlace, advance, begin, evaluate
 from neuromanifold.dynamics.lanes import Lanes, plan
 from neuromanifold.dynamics.probes import Probe
 from neuromanifold.dynamics.sweep import Sweep
-from neuromanifold.graph.reading import called
+from neuromanifold.graph.reading import call
 from neuromanifold.numerics.precision import widest
 
 Map = Callable[..., list[Any]]
@@ -37,7 +37,7 @@ class Job:
     key: Any
     due: tuple[int, ...]
     lanes: Lanes
-    places: list[Place]
+    places: list[SweepPlace]
     data: list[Any]
     probed_at_once: int
 
@@ -64,7 +64,7 @@ def prepare(
     one = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), params)
     lanes = plan(sweep.size, _bytes_of_member(recipe, one, x[0], y[0]), budget, length)
     places = lanes.scatter(
-        Place(sweep.index("run"), sweep.index("dataset"), sweep.hyper(widest(params)))
+        SweepPlace(sweep.index("run"), sweep.index("dataset"), sweep.hyper(widest(params)))
     )
     at_once = probed_at_once or min(lanes.length, max(1, budget // _bytes_of_probe(one, y[0])))
     return Job(
@@ -82,7 +82,7 @@ def _bytes_of_member(recipe: Recipe, params: Any, x: np.ndarray, y: np.ndarray) 
     """
     batch = slice(0, recipe.batch_size)
     kept = jax.eval_shape(
-        lambda p: jax.vjp(lambda q: recipe.loss(called(recipe.f, q, x[batch]), y[batch]), p)[1],
+        lambda p: jax.vjp(lambda q: recipe.loss(call(recipe.f, q, x[batch]), y[batch]), p)[1],
         params,
     )
     return 8 * _size(params) + 2 * _size(kept) + 2 * _size((x, y))
@@ -107,20 +107,22 @@ def courses(job: Job, course: Course) -> Iterator[Course]:
     count, compiled = 1, None
     while True:
         if course.epoch in job.due and course.epoch not in course.records:
-            course = _recorded(job, course)
+            course = _record(job, course)
         yield course
         if course.epoch == job.due[-1]:
             return
         compiled = compiled or _compile(job, course)
         stop = min(course.epoch + count, job.due[bisect_right(job.due, course.epoch)])
         began = time.monotonic()
-        done, course = stop - course.epoch, _advanced(job, course, stop, compiled)
+        done, course = stop - course.epoch, _advance(job, course, stop, compiled)
         if stop == 1:
             course = course._replace(first=digest(*jax.tree.leaves(course.learners[0])))
         count = max(1, min(8 * count, int(done * SECONDS_PER_BLOCK / (time.monotonic() - began))))
 
 
-def _block(job: Job, learners: Learner, places: Place, data: Any, start: int, stop: int) -> Learner:
+def _block(
+    job: Job, learners: Learner, places: SweepPlace, data: Any, start: int, stop: int
+) -> Learner:
     x, y, key = data
     return advance(job.recipe, learners, places, (x, y), key, np.int32(start), np.int32(stop))
 
@@ -133,7 +135,7 @@ def step_program(job: Job, learners: Learner) -> Any:
 
 def probe_programs(job: Job, learners: Learner) -> list[Any]:
     """The program of the traced probes, lowered, where there are any."""
-    probes = _traced(job)
+    probes = _traceable_probes(job)
     data = job.data[0][:2]
     return (
         [
@@ -156,22 +158,22 @@ def _compile(job: Job, course: Course) -> Map:
     return job.lanes.together if stays_inside else job.lanes.each
 
 
-def _advanced(job: Job, course: Course, stop: int, over_groups: Map) -> Course:
+def _advance(job: Job, course: Course, stop: int, over_groups: Map) -> Course:
     work = partial(_block, job, start=course.epoch, stop=stop)
     return course._replace(
         epoch=stop, learners=over_groups(work, course.learners, job.places, job.data)
     )
 
 
-def replayed(job: Job, fresh: Course) -> tuple[str, dict[str, np.ndarray]]:
+def replay_first_group(job: Job, fresh: Course) -> tuple[str, dict[str, np.ndarray]]:
     """The first group again: the digest after its first epoch, and the traced probes before it."""
     first = (fresh.learners[:1], job.places[:1], job.data[:1])
     [after] = job.lanes.each(partial(_block, job, start=0, stop=1), *first)
-    return digest(*jax.tree.leaves(after)), _traced_values(job, *first)
+    return digest(*jax.tree.leaves(after)), _trace_probes(job, *first)
 
 
-def _recorded(job: Job, course: Course) -> Course:
-    record = _traced_values(job, course.learners, job.places, job.data) | _host_values(job, course)
+def _record(job: Job, course: Course) -> Course:
+    record = _trace_probes(job, course.learners, job.places, job.data) | _host_values(job, course)
     for name, a in record.items():
         expected = next(iter(course.records.values()), record)[name].shape
         if a.shape != expected:
@@ -181,17 +183,22 @@ def _recorded(job: Job, course: Course) -> Course:
     return course._replace(records={**course.records, course.epoch: record})
 
 
-def _traced(job: Job) -> tuple[Probe, ...]:
+def _traceable_probes(job: Job) -> tuple[Probe, ...]:
     return tuple(probe for probe in job.probes if not probe.host)
 
 
-def _traced_values(job: Job, *columns: list[Any]) -> dict[str, np.ndarray]:
-    if not _traced(job):
+def _trace_probes(job: Job, *columns: list[Any]) -> dict[str, np.ndarray]:
+    if not _traceable_probes(job):
         return {}
 
     def work(learner: Any, places: Any, data: Any):
         return evaluate(
-            job.recipe.f, _traced(job), job.probed_at_once, learner.params, places, data[:2]
+            job.recipe.f,
+            _traceable_probes(job),
+            job.probed_at_once,
+            learner.params,
+            places,
+            data[:2],
         )
 
     return job.lanes.gather(job.lanes.each(work, *columns))

@@ -77,7 +77,7 @@ class Lanes:
         group repeats.
         """
         if self.processes > 1:
-            tree = jax.tree.map(_joined, tree)
+            tree = jax.tree.map(_join_parts, tree)
         return jax.tree.map(lambda a: a[: self.members], tree)
 
     def each(self, work: Callable[..., Any], *columns: list[Any]) -> list[Any]:
@@ -88,20 +88,20 @@ class Lanes:
         """`work` on the groups, `workers` at a time. Only for programs that stay inside XLA: see
         `lapack`.
         """
-        return beside(_settled, [(work, *row) for row in zip(*columns, strict=True)], self.workers)
+        return beside(_finish, [(work, *row) for row in zip(*columns, strict=True)], self.workers)
 
 
-def _settled(work: Callable[..., Any], *row: Any) -> Any:
+def _finish(work: Callable[..., Any], *row: Any) -> Any:
     with arithmetic():  # JAX's contexts are local to the thread
         return jax.block_until_ready(work(*row))
 
 
 def _alone(work: Callable[..., Any], *row: Any) -> Any:
     with lapack:
-        return _settled(work, *row)
+        return _finish(work, *row)
 
 
-def _joined(a: np.ndarray) -> np.ndarray:
+def _join_parts(a: np.ndarray) -> np.ndarray:
     from jax.experimental.multihost_utils import process_allgather
 
     # As bytes, so that no dtype is changed on the way.

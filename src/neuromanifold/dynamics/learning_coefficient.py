@@ -10,8 +10,15 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
-from neuromanifold.graph.reading import called
-from neuromanifold.models.arguments import Model, Params, Samples, Targets, check_target, checked
+from neuromanifold.graph.reading import call
+from neuromanifold.models.arguments import (
+    Model,
+    Params,
+    Samples,
+    Targets,
+    check_arguments,
+    check_target,
+)
 from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.numerics.compiling import compiled
 from neuromanifold.numerics.precision import boundary, promote
@@ -192,7 +199,7 @@ def learning_coefficient(
     """
     refuse_tracers((params, x, y), "`learning_coefficient`")
     with boundary(params, x, y) as leave:
-        params, x = checked(f, params, x, dtype=np.float64)
+        params, x = check_arguments(f, params, x, dtype=np.float64)
         y = promote(check_target(f, params, x, y, loss), np.float64)
         check_loss(loss, y)
         n = leading_axis(x)
@@ -296,7 +303,7 @@ def _frame(f: Model, loss: Loss, params: Any, x: Any, y: Any) -> tuple[Any, Any]
 @compiled("f", "loss")
 def _hessian(f: Model, loss: Loss, params: Any, x: Any, y: Any) -> Any:
     flat, unravel = ravel_pytree(params)
-    gradient = jax.grad(lambda v: loss(called(f, unravel(v), x), y))
+    gradient = jax.grad(lambda v: loss(call(f, unravel(v), x), y))
     along = jax.lax.map(
         lambda v: jax.jvp(gradient, (flat,), (v,))[1], jnp.eye(flat.size), batch_size=16
     )
@@ -327,7 +334,7 @@ class _Posterior(NamedTuple):
         flat, unravel = ravel_pytree(self.params)
         x, y = (self.x, self.y) if rows is None else _rows((self.x, self.y), rows)
         change = self.basis @ w if self.basis.ndim else self.basis * w
-        here, start = (self.loss(called(self.f, unravel(v), x), y) for v in (flat + change, flat))
+        here, start = (self.loss(call(self.f, unravel(v), x), y) for v in (flat + change, flat))
         return here - start
 
     def energy(self, w: Any, b: Any, rows: Any = None) -> tuple[Any, Any]:
@@ -467,7 +474,7 @@ def _rank_of_fit(f: Model, loss: Loss, params: Any, x: Any, y: Any, b: float) ->
     """The functional dimension where the outputs fit the targets: moving them against the loss's
     gradient by a Newton step changes b·L by less than 1e-6.
     """
-    outputs = called(f, params, x)
+    outputs = call(f, params, x)
     pull = jax.grad(loss)(outputs, y)
     curved = jax.jvp(lambda z: jax.grad(loss)(z, y), (outputs,), (pull,))[1]
     size, bend = float(jnp.vdot(pull, pull)), float(jnp.vdot(pull, curved))

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from neuromanifold.graph.reading import called
+from neuromanifold.graph.reading import call
 from neuromanifold.models.arguments import Model, Params, Samples, Targets
 from neuromanifold.models.losses import Loss
 
@@ -82,7 +82,7 @@ def _takes_four(probe: Callable[..., Any]) -> bool:
 @lru_cache(maxsize=64)
 def loss_probe(loss: Loss) -> Probe:
     """Return the loss on all the data, in the history as `loss`."""
-    return Probe(lambda f, params, x, y: loss(called(f, params, x), y), "loss")
+    return Probe(lambda f, params, x, y: loss(call(f, params, x), y), "loss")
 
 
 def r_squared(f: Model, params: Params, x: Samples, y: Targets) -> Any:
@@ -93,7 +93,7 @@ def r_squared(f: Model, params: Params, x: Samples, y: Targets) -> Any:
     >>> float(r_squared(line, 1.0, np.array([[0.0], [1.0]]), np.array([[0.0], [1.0]])))
     1.0
     """
-    residual = jnp.sum((y - called(f, params, x)) ** 2)
+    residual = jnp.sum((y - call(f, params, x)) ** 2)
     return 1 - residual / jnp.sum((y - jnp.mean(jnp.asarray(y), axis=0)) ** 2)
 
 

@@ -17,15 +17,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.dynamics import checkpoint as checkpoints
-from neuromanifold.dynamics.checkpoint import REMEDY, Course, Found, digest
-from neuromanifold.dynamics.checks import Problem, check_hashable, checked_hyper, checked_problem
+from neuromanifold.dynamics.checkpoint import REMEDY, Course, FoundCheckpoint, digest
+from neuromanifold.dynamics.checks import (
+    TrainingProblem,
+    check_hashable,
+    check_hyper,
+    check_problem,
+)
 from neuromanifold.dynamics.epochs import Recipe, begin
 from neuromanifold.dynamics.job import (
     Job,
     courses,
     prepare,
     probe_programs,
-    replayed,
+    replay_first_group,
     start,
     step_program,
 )
@@ -170,7 +175,7 @@ def plan_of(job: Job) -> dict[str, int]:
     return {"chunk": job.lanes.length, "probed": job.probed_at_once, "pool": pool_size()}
 
 
-def plan_in(found: Found | None, members: int) -> dict[str, int]:
+def plan_in(found: FoundCheckpoint | None, members: int) -> dict[str, int]:
     """How `prepare` is to cut the members of a training that goes on with the checkpoint."""
     if found is None:
         return {}
@@ -183,7 +188,7 @@ def plan_in(found: Found | None, members: int) -> dict[str, int]:
     return {"length": chunk, "probed_at_once": probed}
 
 
-def resumed(job: Job, fresh: Course, found: Found, mark: dict[str, str]) -> Course:
+def resume(job: Job, fresh: Course, found: FoundCheckpoint, mark: dict[str, str]) -> Course:
     """The course in the checkpoint; records that are not due are dropped."""
     checkpoints.check_identity(found, mark, describe_recipe(job.recipe))
     if found.epoch > job.due[-1]:
@@ -201,7 +206,7 @@ def resumed(job: Job, fresh: Course, found: Found, mark: dict[str, str]) -> Cour
     return course._replace(learners=_cut(job, course.learners), records=records)
 
 
-def _check_records(job: Job, found: Found, course: Course) -> None:
+def _check_records(job: Job, found: FoundCheckpoint, course: Course) -> None:
     names, slots = {probe.name for probe in job.probes}, job.lanes.index.size
     for epoch, record in course.records.items():
         if record.keys() != names or any(a.shape[:1] != (slots,) for a in record.values()):
@@ -218,13 +223,13 @@ def _cut(job: Job, tree: Any) -> list[Any]:
     ]
 
 
-def _check_arithmetic(job: Job, fresh: Course, found: Found, course: Course) -> None:
+def _check_arithmetic(job: Job, fresh: Course, found: FoundCheckpoint, course: Course) -> None:
     """Do the first epoch of the first group again: its bits tell more about processor, threads
     and libraries than names do.
     """
     if not course.first:
         return
-    first, values = replayed(job, fresh)
+    first, values = replay_first_group(job, fresh)
     start = course.records.get(0, {})
     same = all(
         np.array_equal(a, start[name][: len(a)], equal_nan=a.dtype.kind == "f")
@@ -317,7 +322,7 @@ SHARE = 20
 
 
 @contextmanager
-def kept(
+def keep_courses(
     file: Path | None, header: dict[str, Any], lanes: Lanes, epoch: int
 ) -> Generator[Callable[[Course], None]]:
     """A function that takes each course as it comes; the last one is in the file when the block is
@@ -526,8 +531,8 @@ def train(
     follow = follower(params)
     with arithmetic():
         budget = memory_budget(memory)
-        problem = checked_problem(f, params, x, y, stacked, single)
-        hyper = checked_hyper(hyper)
+        problem = check_problem(f, params, x, y, stacked, single)
+        hyper = check_hyper(hyper)
         check_optimizer(optimizer, hyper)
         watched = as_probes(probes)
         check_loss(loss, problem.y[0])
@@ -545,10 +550,10 @@ def train(
         kept_so_far = 0 if found is None else found.epoch
         with (
             count_steps(progress, "training, epochs", epochs) as show,
-            kept(file, header, job.lanes, kept_so_far) as keep,
+            keep_courses(file, header, job.lanes, kept_so_far) as keep,
             one_blas_thread(),
         ):
-            course = fresh if found is None else resumed(job, fresh, found, mark)
+            course = fresh if found is None else resume(job, fresh, found, mark)
             for current in courses(job, course):
                 keep(course := current)
                 show(done=course.epoch)
@@ -560,7 +565,7 @@ def train(
     return replace(made, params=follow(made.params))
 
 
-def _sweep(problem: Problem, hyper: dict[str, np.ndarray]) -> Sweep:
+def _sweep(problem: TrainingProblem, hyper: dict[str, np.ndarray]) -> Sweep:
     datasets = {"dataset": np.arange(len(problem.x))} if problem.stacked else {}
     runs = {} if problem.single else {"run": np.arange(len(jax.tree.leaves(problem.params)[0]))}
     return Sweep({**datasets, **hyper, **runs})

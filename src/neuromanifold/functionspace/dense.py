@@ -12,7 +12,7 @@ from jaxtyping import Float
 from neuromanifold.models.arguments import Params
 from neuromanifold.numerics.randomness import Key, host_generator
 from neuromanifold.numerics.results import Array, Result, follows
-from neuromanifold.numerics.validation import MOST_LAYERS, MatrixLike, checked_depth, checked_matrix
+from neuromanifold.numerics.validation import MOST_LAYERS, MatrixLike, check_depth, check_matrix
 
 Matrices = tuple[Array, ...]
 Matrix = Float[np.ndarray, "m n"]
@@ -35,7 +35,7 @@ class MatrixKernel(Result):
         return sum(np.kron(L, R.T) for L, R in self.terms)  # pyright: ignore[reportReturnType]
 
 
-def checked_matrices(params: Params) -> Matrices:
+def check_matrices(params: Params) -> Matrices:
     """Weights (W_1, …, W_H), or layers that carry them, as arrays that can be multiplied."""
     matrices = tuple(np.asarray(getattr(layer, "weight", layer)) for layer in params)
     matrices = tuple(W if W.dtype == object else W.astype(np.float64) for W in matrices)
@@ -56,7 +56,7 @@ def checked_matrices(params: Params) -> Matrices:
 @follows
 def end_to_end_matrix(params: Params) -> np.ndarray:
     """Return W_H⋯W_1."""
-    return reduce(lambda product, W: W @ product, checked_matrices(params))
+    return reduce(lambda product, W: W @ product, check_matrices(params))
 
 
 @follows
@@ -68,7 +68,7 @@ def dense_kernel(params: Params) -> MatrixKernel:
     >>> dense_kernel(V)(np.eye(2)).tolist()
     [[2.0, 0.0], [0.0, 4.25]]
     """
-    matrices = checked_matrices(params)
+    matrices = check_matrices(params)
     before = [np.eye(matrices[0].shape[1], dtype=matrices[0].dtype)]
     for W in matrices[:-1]:
         before.append(W @ before[-1])
@@ -90,7 +90,7 @@ def balanced_operator(W: MatrixLike, depth: int) -> MatrixKernel:
     >>> balanced_operator(np.diag([1.0, 4.0]), 2)(np.eye(2)).tolist()
     [[2.0, 0.0], [0.0, 8.0]]
     """
-    W, depth = checked_matrix(W, "W"), checked_depth(depth, most=MOST_LAYERS)
+    W, depth = check_matrix(W, "W"), check_depth(depth, most=MOST_LAYERS)
     U, s, Vt = np.linalg.svd(W)
     left, right = np.zeros(W.shape[0]), np.zeros(W.shape[1])
     left[: len(s)], right[: len(s)] = s, s
@@ -105,7 +105,7 @@ def balanced_operator(W: MatrixLike, depth: int) -> MatrixKernel:
 @follows
 def gram_differences(params: Params) -> Matrices:
     """Return Δ_l = W_{l+1}ᵀW_{l+1} − W_lW_lᵀ, conserved by gradient flow.   [riemann, Eq 5]"""
-    matrices = checked_matrices(params)
+    matrices = check_matrices(params)
     return tuple(V.T @ V - W @ W.T for W, V in zip(matrices, matrices[1:], strict=False))
 
 
@@ -118,7 +118,7 @@ def balanced_factors(W: MatrixLike, depth: int) -> Matrices:
 
     `depth` is the number H of layers.
     """
-    W, depth = checked_matrix(W, "W"), checked_depth(depth, most=MOST_LAYERS)
+    W, depth = check_matrix(W, "W"), check_depth(depth, most=MOST_LAYERS)
     U, s, Vt = np.linalg.svd(W, full_matrices=False)
     root = s ** (1 / depth)
     if depth == 1:
@@ -131,7 +131,7 @@ def rotate_factors(params: Params, rotations: Any) -> Matrices:
     """Return (G_1ᵀW_1, G_2ᵀW_2G_1, …, W_HG_{H−1}) for `params` W and `rotations` G: same product, and same Δ up to
     G_lᵀΔ_lG_l.   [riemann, Thm 14]
     """
-    matrices, rotations = checked_matrices(params), [np.asarray(G, np.float64) for G in rotations]
+    matrices, rotations = check_matrices(params), [np.asarray(G, np.float64) for G in rotations]
     if len(rotations) != len(matrices) - 1:
         raise ValueError(
             f"`rotations` has {len(rotations)} entries; {len(matrices)} layers have "
@@ -161,7 +161,7 @@ def gauge_between(first: Any, second: Any) -> Gauge:
     From the last layer down: W'_H = W_H G_{H−1}, and so on. Between balanced factorisations every G
     is orthogonal.
     """
-    old, new = checked_matrices(first), checked_matrices(second)
+    old, new = check_matrices(first), check_matrices(second)
     rotations, carried = [], np.eye(len(old[-1]))
     for W, V in zip(reversed(old[1:]), reversed(new[1:]), strict=False):
         G = np.linalg.solve(carried.T @ W, V)
@@ -189,7 +189,7 @@ def level_set_sample(
     """
     from scipy.optimize import least_squares
 
-    matrices = checked_matrices(params)
+    matrices = check_matrices(params)
     target = _constraints(matrices)
     shapes, rng = [W.shape for W in matrices], host_generator(key)
     bounds, scale = np.cumsum([0, *(W.size for W in matrices)]), np.linalg.norm(target)
@@ -254,7 +254,7 @@ def balanced_flow(
     """
     from neuromanifold.functionspace.flow import gradient_of, integrate
 
-    start, gradient = checked_matrix(W, "W"), gradient_of(loss)
+    start, gradient = check_matrix(W, "W"), gradient_of(loss)
 
     def field(_: float, flat: np.ndarray) -> np.ndarray:
         product = flat.reshape(start.shape)
@@ -282,7 +282,7 @@ def dense_parameter_flow(
     """
     from neuromanifold.functionspace.flow import gradient_of, integrate
 
-    matrices, gradient = checked_matrices(params), gradient_of(loss)
+    matrices, gradient = check_matrices(params), gradient_of(loss)
     bounds, shapes = np.cumsum([0, *(W.size for W in matrices)]), [W.shape for W in matrices]
 
     def cut(flat: np.ndarray) -> Matrices:

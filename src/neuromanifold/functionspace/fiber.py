@@ -19,15 +19,15 @@ from neuromanifold.functionspace.polynomial import (
 from neuromanifold.functionspace.rescale import (
     FilterLike,
     Filters,
-    checked_delta,
-    checked_filter,
+    check_delta,
+    check_filter,
     sign_patterns,
     solve_squared_norms,
 )
 from neuromanifold.functionspace.roots import root_factorisations
 from neuromanifold.functionspace.search import join, nearest_filter, normalise, polish
 from neuromanifold.models.convolution import LinearConvNet, Shape, compose
-from neuromanifold.numerics.results import Array, Result, counted, follows
+from neuromanifold.numerics.results import Array, Result, count_of, follows
 
 LARGEST_SYSTEM = 900
 
@@ -141,7 +141,7 @@ def _linear_factors(f: Array) -> list[np.ndarray]:
         < 1e-5 * np.abs(roots).max()
     ):
         raise NotSquarefree
-    return [_normalised(np.array([-root, 1.0])) for root in roots]
+    return [_normalise(np.array([-root, 1.0])) for root in roots]
 
 
 def _split(f: Array, tolerance: float) -> list[np.ndarray]:
@@ -172,7 +172,7 @@ def _derivative(f: Array, axis: int) -> np.ndarray:
     return np.take(f, range(1, f.shape[axis]), axis) * weights
 
 
-def _twisted(f: Array, h: Array, axis: int, operand: Shape, total: Shape) -> np.ndarray:
+def _twisted_matrix(f: Array, h: Array, axis: int, operand: Shape, total: Shape) -> np.ndarray:
     """The matrix of F ↦ f ∂F − h F (∂ along `axis`) on polynomials of shape `operand`."""
     dtype = np.result_type(f, h)
     matrix = np.zeros((int(np.prod(total)), int(np.prod(operand))), dtype)
@@ -194,8 +194,8 @@ def _closed_forms(f: Array, tolerance: float) -> list[list[np.ndarray]]:
         if i < j:
             total = tuple(2 * n - 2 if m in (i, j) else 2 * n - 1 for m, n in enumerate(f.shape))
             zero = [np.zeros((int(np.prod(total)), int(np.prod(shape)))) for shape in shapes]
-            zero[i] = _twisted(f, _derivative(f, j), j, shapes[i], total)
-            zero[j] = -_twisted(f, _derivative(f, i), i, shapes[j], total)
+            zero[i] = _twisted_matrix(f, _derivative(f, j), j, shapes[i], total)
+            zero[j] = -_twisted_matrix(f, _derivative(f, i), i, shapes[j], total)
             rows.append(np.concatenate(zero, axis=1))
     matrix = np.concatenate(rows)
     _, singular, right = np.linalg.svd(matrix, full_matrices=len(matrix) < matrix.shape[1])
@@ -276,11 +276,11 @@ def _integrate(f: Array, form: list[Array]) -> np.ndarray:
         shape.append(1 + int(min(max(round(degree), 0), f.shape[j] - 1)))
     shape = tuple(shape)
     total = tuple(n + k - 1 for n, k in zip(f.shape, shape, strict=True))
-    matrix = np.concatenate([_twisted(f, g, j, shape, total) for j, g in enumerate(form)])
-    return _normalised(np.linalg.svd(matrix, full_matrices=False)[2][-1].conj().reshape(shape))
+    matrix = np.concatenate([_twisted_matrix(f, g, j, shape, total) for j, g in enumerate(form)])
+    return _normalise(np.linalg.svd(matrix, full_matrices=False)[2][-1].conj().reshape(shape))
 
 
-def _normalised(factor: Array) -> np.ndarray:
+def _normalise(factor: Array) -> np.ndarray:
     largest = factor.ravel()[np.abs(factor).argmax()]
     factor = factor * (abs(largest) / largest) / np.linalg.norm(factor)
     real = np.abs(np.imag(factor)).max() <= 1e-7
@@ -312,7 +312,7 @@ def _atoms(places: Places, t: Shape, degree: tuple[int, ...], tolerance: float) 
         members = sorted({*orbit, *(mate for mate in mates if mate is not None)})
         taken.update(members)
         whole = product([places.factors[o] for o in members], D)
-        coefficients = _normalised(whole[tuple(slice(None, None, s) for s in t)])
+        coefficients = _normalise(whole[tuple(slice(None, None, s) for s in t)])
         counts = tuple(int(o in members) for o in range(n)) + (0,) * (2 * D)
         atoms.append(Atom(counts, tuple(k - 1 for k in coefficients.shape), np.real(coefficients)))
     orders = (*places.zero, *places.infinity)
@@ -411,7 +411,9 @@ class Fiber(Result):
                 "no tuples: v is not in the neuromanifold (the best fit found is at relative "
                 f"distance {self.distance:.3g})"
             )
-        found = f"{counted(len(self), 'tuple')} in {counted(self.factorisations, 'factorisation')}"
+        found = (
+            f"{count_of(len(self), 'tuple')} in {count_of(self.factorisations, 'factorisation')}"
+        )
         return f"{found} (residual {self.residual:.1e}, by {self.method})"
 
 
@@ -443,12 +445,12 @@ def fiber(
     >>> print(fiber(LinearConvNet((2, 2), (1, 1)), np.array([1.0, 0.0, 1.0])))    # x² + y²
     no tuples: v is not in the neuromanifold (the best fit found is at relative distance 0.707)
     """
-    v, numbers, delta = checked_filter(net, v), _float(v), checked_delta(net, delta)
+    v, numbers, delta = check_filter(net, v), _float(v), check_delta(net, delta)
     size = float(np.linalg.norm(numbers))
     if size == 0:
         return _over_zero(net, numbers, delta)
     candidates, method = _candidates(net, v, numbers, size, rtol, limit, starts)
-    tuples, worst = _accepted(net, candidates, numbers, rtol * size)
+    tuples, worst = _accept(net, candidates, numbers, rtol * size)
     if not tuples:
         near, distance = nearest_filter(net, numbers, starts=starts, enough=rtol * size)
         if distance > rtol * size:
@@ -457,13 +459,13 @@ def fiber(
         # the filter nearby.
         close = compose(near, net.dilations)
         candidates, method = _candidates(net, close, close, size, 1e-10, limit, starts)
-        tuples, worst = _accepted(net, [near, *candidates], numbers, rtol * size)
+        tuples, worst = _accept(net, [near, *candidates], numbers, rtol * size)
     signs = sign_patterns(net.depth)
-    params = tuple(member for filters in tuples for member in _signed(filters, delta, signs))
+    params = tuple(member for filters in tuples for member in _with_signs(filters, delta, signs))
     return Fiber(net, numbers, delta, params, len(tuples), worst / size, worst / size, method)
 
 
-def _accepted(
+def _accept(
     net: LinearConvNet, candidates: list[Filters], v: Array, allowed: float
 ) -> tuple[list[Filters], float]:
     """The distinct candidates that reach v, polished, and the largest residual among them."""
@@ -473,7 +475,7 @@ def _accepted(
         near = normalise(net, candidate, v)
         if near is not None:
             filters, residual = polish(net, near, v)
-            if residual <= allowed and not _known(filters, tuples):
+            if residual <= allowed and not _is_known(filters, tuples):
                 tuples.append(filters)
                 worst = max(worst, residual)
     return tuples, worst
@@ -508,7 +510,7 @@ def _candidates(
     try:
         # A repeated factor of v sits, as a rule, in different layers, each of which is squarefree.
         layers = [
-            _dilated(places_of(w, tolerance=tolerance), t, tolerance)
+            _dilate_factors(places_of(w, tolerance=tolerance), t, tolerance)
             for w, t in zip(filters, net.dilations, strict=True)
         ]
     except NotSquarefree:
@@ -532,7 +534,7 @@ def _exact_candidates(net: LinearConvNet, v: Array, tolerance: float, limit: int
         return []
 
 
-def _dilated(part: Places, t: tuple[int, ...], tolerance: float) -> tuple[Places, bool]:
+def _dilate_factors(part: Places, t: tuple[int, ...], tolerance: float) -> tuple[Places, bool]:
     """The factors of w(z^t) from those of w(z), and whether they are known to be irreducible."""
     if set(t) == {1}:
         return part, True
@@ -553,7 +555,7 @@ def _dilated(part: Places, t: tuple[int, ...], tolerance: float) -> tuple[Places
     return Places(factors, powers, part.zero, part.infinity), bool(proven)
 
 
-def _known(filters: Filters, tuples: list[Filters]) -> bool:
+def _is_known(filters: Filters, tuples: list[Filters]) -> bool:
     flat = [w / np.linalg.norm(w) for w in filters]
     return any(
         all(
@@ -564,7 +566,7 @@ def _known(filters: Filters, tuples: list[Filters]) -> bool:
     )
 
 
-def _signed(filters: Filters, delta: Array, signs: Array) -> Iterator[Filters]:
+def _with_signs(filters: Filters, delta: Array, signs: Array) -> Iterator[Filters]:
     norms = np.array([np.linalg.norm(w) for w in filters])
     scales = np.sqrt(solve_squared_norms(norms, delta)) / norms
     scaled = [s * w for s, w in zip(scales, filters, strict=True)]

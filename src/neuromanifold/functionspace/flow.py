@@ -10,12 +10,12 @@ from jaxtyping import Float
 from neuromanifold.functionspace.fiber import fiber
 from neuromanifold.functionspace.kernel import as_arrays, jacobian_at
 from neuromanifold.functionspace.loss import FilterLoss
-from neuromanifold.functionspace.metric import chosen
+from neuromanifold.functionspace.metric import choose_filters
 from neuromanifold.functionspace.rescale import (
     FilterLike,
     Filters,
-    checked_delta,
-    checked_filter,
+    check_delta,
+    check_filter,
     norm_differences,
     solve_squared_norms,
 )
@@ -68,9 +68,9 @@ def riemannian_flow(
     `rtol` and `atol` are the tolerances of the solver.
     `times` is how many times from 0 to `t1` are kept, equally spaced.
     """
-    theta = chosen(fiber(net, v, delta), params)
-    numbers, gradient = np.asarray(checked_filter(net, v), np.float64), gradient_of(loss)
-    section = _Section(net, checked_delta(net, delta), theta)
+    theta = choose_filters(fiber(net, v, delta), params)
+    numbers, gradient = np.asarray(check_filter(net, v), np.float64), gradient_of(loss)
+    section = _Section(net, check_delta(net, delta), theta)
 
     def field(_: float, flat: np.ndarray) -> np.ndarray:
         here = flat.reshape(numbers.shape)
@@ -85,7 +85,7 @@ def riemannian_flow(
     t, states, evaluations = integrate(field, numbers.ravel(), t1, times, rtol, atol)
     path = states.reshape(len(t), *numbers.shape)
     section.restart(theta)
-    tuples = tuple(followed(section, state, t1) for state in path)
+    tuples = tuple(follow_section(section, state, t1) for state in path)
     off = max(
         float(np.linalg.norm(compose(p, net.dilations) - w) / np.linalg.norm(w))
         for p, w in zip(tuples, path, strict=True)
@@ -147,11 +147,11 @@ class _Section:
             near = filters if rounds <= _ROUNDS else polish(self.net, self.last, v, steps=30)[0]
             if self._residual(near, v) > 1e-3:
                 return None
-            self.restart(self._rescaled(near))
+            self.restart(self._rescale(near))
             filters, rounds = self._follow(v)
         if rounds > _ROUNDS or self._residual(filters, v) > 1e-3:
             return None
-        self.last = self._rescaled(filters)
+        self.last = self._rescale(filters)
         return self.last
 
     def _residual(self, filters: Filters, v: np.ndarray) -> float:
@@ -169,13 +169,13 @@ class _Section:
                 return split(self.net, theta), rounds
         return split(self.net, theta), _ROUNDS + 1
 
-    def _rescaled(self, filters: Filters) -> Filters:
+    def _rescale(self, filters: Filters) -> Filters:
         norms = np.array([np.linalg.norm(w) for w in filters])
         scales = np.sqrt(solve_squared_norms(norms, self.delta)) / norms
         return tuple(s * w for s, w in zip(scales, filters, strict=True))
 
 
-def followed(section: "_Section", v: Array, t1: float) -> Filters:
+def follow_section(section: "_Section", v: Array, t1: float) -> Filters:
     """θ(v), or an error where the branch ends."""
     theta = section(v)
     if theta is None:

@@ -64,7 +64,7 @@ def metric(
     >>> g.matrix.shape, g.disagreement < 1e-12
     ((4, 4), True)
     """
-    theta = chosen(fiber(net, v, delta), params)
+    theta = choose_filters(fiber(net, v, delta), params)
     rank = jacobian_rank(net, theta)
     if int(rank) < neuromanifold_dimension(net):
         raise ValueError(
@@ -81,7 +81,7 @@ def metric(
     )
 
 
-def chosen(over: Fiber, params: Params, *, tolerance: float = 1e-7) -> Filters:
+def choose_filters(over: Fiber, params: Params, *, tolerance: float = 1e-7) -> Filters:
     """The tuple whose kernel is meant: `params` when given, else any, provided that all kernels
     agree.
     """

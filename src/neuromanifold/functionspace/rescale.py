@@ -75,7 +75,7 @@ def rescale(net: LinearConvNet, params: Params, delta: Any) -> Rescaling:
     ([12.0, 12.0], 2)
     """
     filters = tuple(np.asarray(w, np.float64) for w in as_arrays(net, params))
-    delta = checked_delta(net, delta)
+    delta = check_delta(net, delta)
     norms = np.array([np.linalg.norm(w) for w in filters])
     if not norms.all():
         raise ValueError(
@@ -93,7 +93,7 @@ def rescale(net: LinearConvNet, params: Params, delta: Any) -> Rescaling:
     return Rescaling(scaled, np.sqrt(squared) / norms, sign_patterns(net.depth), float(residual))
 
 
-def checked_filter(net: LinearConvNet, v: FilterLike) -> np.ndarray:
+def check_filter(net: LinearConvNet, v: FilterLike) -> np.ndarray:
     """v as an array of the network's end-to-end shape, real and finite; rational arrays stay
     rational.
     """
@@ -120,7 +120,7 @@ def checked_filter(net: LinearConvNet, v: FilterLike) -> np.ndarray:
     return v
 
 
-def checked_delta(net: LinearConvNet, delta: Any) -> Float[np.ndarray, " n"]:
+def check_delta(net: LinearConvNet, delta: Any) -> Float[np.ndarray, " n"]:
     """δ as an array of H − 1 finite numbers; a scalar is repeated."""
     delta = np.asarray(delta, np.float64)
     delta = np.full(net.depth - 1, delta) if delta.ndim == 0 else delta

@@ -10,8 +10,8 @@ from neuromanifold.functionspace.kernel import jacobian_at
 from neuromanifold.functionspace.rescale import (
     FilterLike,
     Filters,
-    checked_delta,
-    checked_filter,
+    check_delta,
+    check_filter,
     sign_patterns,
     solve_squared_norms,
 )
@@ -122,7 +122,7 @@ def nearest_filter(
 
     `starts` descents begin at random parameters.
     """
-    v, rng = np.asarray(checked_filter(net, v), np.float64), host_generator(key)
+    v, rng = np.asarray(check_filter(net, v), np.float64), host_generator(key)
     best: tuple[Filters, float] | None = None
     for _ in range(starts):
         found = descend(net, random_start(net, v, rng), v)
@@ -154,7 +154,7 @@ def search_fiber(
     `delta` are the invariants δ, `starts` the number of descents; a tuple counts when ‖μ(θ) − v‖ ≤
     `rtol`·‖v‖.
     """
-    v, delta = np.asarray(checked_filter(net, v), np.float64), checked_delta(net, delta)
+    v, delta = np.asarray(check_filter(net, v), np.float64), check_delta(net, delta)
     rng, found = host_generator(key), []
     for _ in range(starts):
         filters, _ = descend(net, random_start(net, v, rng), v)

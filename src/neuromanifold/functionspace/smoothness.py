@@ -141,7 +141,7 @@ def stride_one_runs(net: LinearConvNet) -> list[list[int]]:
     return runs
 
 
-def merged(net: LinearConvNet) -> LinearConvNet:
+def merge_layers(net: LinearConvNet) -> LinearConvNet:
     """The one-dimensional net with each run of stride-one layers made one layer."""
     runs = stride_one_runs(net)
     sizes = [1 + sum(net.filter_shapes[l][0] - 1 for l in run) for run in runs]
@@ -174,7 +174,7 @@ def _even_layers(net: LinearConvNet, layers: Any) -> int:
 
 
 def _one_dimension(net: LinearConvNet, tuples: tuple[Filters, ...]) -> Smoothness:
-    runs, coarse = stride_one_runs(net), merged(net)
+    runs, coarse = stride_one_runs(net), merge_layers(net)
     blocks = _distinct([tuple(_block(params, run) for run in runs) for params in tuples])
     if len(blocks) > 1:
         return Smoothness(

@@ -117,7 +117,7 @@ class Atoms:
         if a == b:
             return
         if a in self.pieces and b in self.pieces:
-            one, other = self._aligned(a, b), self._aligned(b, a)
+            one, other = self._align(a, b), self._align(b, a)
             for x, y in zip(one, other, strict=True):
                 self.unite(x, y)
         elif a in self.pieces:
@@ -129,7 +129,7 @@ class Atoms:
             if a in table:
                 table.setdefault(b, table.pop(a))  # pyright: ignore[reportArgumentType]
 
-    def _aligned(self, a: int, b: int) -> list[Axis]:
+    def _align(self, a: int, b: int) -> list[Axis]:
         """The pieces of a, cut where those of b end."""
         stops = np.cumsum([self.length(piece) for piece in self.pieces[b]]).tolist()
         return [axis for i, j in itertools.pairwise([0, *stops]) for axis in self._between(a, i, j)]
@@ -259,7 +259,7 @@ def propagate(rule: AxisRule | None, given: Meeting) -> list[Axes]:
     """The axes of a node's results. Of an operation without a rule the options and shapes may
     tell what it is.
     """
-    found = (rule or _guessed)(given)
+    found = (rule or _guess_axes)(given)
     if found is not None:
         return found
     for axis in (axis for each in given.axes for axis in each):
@@ -267,7 +267,7 @@ def propagate(rule: AxisRule | None, given: Meeting) -> list[Axes]:
     return [given.atoms.fresh(shape, rigid=True) for shape in given.results]
 
 
-def _guessed(given: Meeting) -> list[Axes] | None:
+def _guess_axes(given: Meeting) -> list[Axes] | None:
     if "window_dimensions" in given.options:
         return window(given)
     if "axes" in given.options:

@@ -116,7 +116,9 @@ class Balls(Arithmetic):
         """By differences from a candidate, each decided as a sign is."""
         rows = a.balls.reshape(-1, self.shape(a)[-1])
         smallest = _power_of_two(_HEIGHTS.add(a.height, a.height).separation)
-        tied = np.array([_tied(list(row), smallest) for row in rows], bool).reshape(self.shape(a))
+        tied = np.array([_find_ties(list(row), smallest) for row in rows], bool).reshape(
+            self.shape(a)
+        )
         return np.where(tied.any(axis=-1), tied.argmax(axis=-1), -1), tied
 
 
@@ -134,7 +136,7 @@ def _sign(ball: Any, smallest: Any) -> int:
     return 0 if abs(ball) < smallest else OPEN
 
 
-def _tied(row: list[Any], smallest: Any) -> list[bool]:
+def _find_ties(row: list[Any], smallest: Any) -> list[bool]:
     """Which entries are the largest; none where that is open."""
     best = 0
     for i, ball in enumerate(row):

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neuromanifold.graph.index_maps import Options, padded, windows
+from neuromanifold.graph.index_maps import Options, pad, windows
 
 _SLICES = 64
 """Up to this many places of a window are sliced one by one."""
@@ -44,12 +44,12 @@ class Deciding(Oracle):
         self.gates: list[Any] = []
 
     def positive(self, quantity: Any) -> Any:
-        return self._kept(lambda: jax.lax.gt(quantity, jnp.zeros_like(quantity)))
+        return self._keep(lambda: jax.lax.gt(quantity, jnp.zeros_like(quantity)))
 
     def largest(self, candidates: Any) -> Any:
-        return self._kept(lambda: jax.lax.argmax(candidates, candidates.ndim - 1, np.int64))
+        return self._keep(lambda: jax.lax.argmax(candidates, candidates.ndim - 1, np.int64))
 
-    def _kept(self, ask: Callable[[], Any]) -> Any:
+    def _keep(self, ask: Callable[[], Any]) -> Any:
         known = next(self._known, None)
         self.gates.append(ask() if known is None else known)
         return self.gates[-1]
@@ -80,11 +80,11 @@ class Gated(Oracle):
 
     def largest(self, candidates: Any) -> Any:
         gate = next(self._gates)
-        self.quantities.append(candidates - picked(gate, candidates)[..., None])
+        self.quantities.append(candidates - pick(gate, candidates)[..., None])
         return gate
 
 
-def picked(place: Any, candidates: Any) -> Any:
+def pick(place: Any, candidates: Any) -> Any:
     """The candidate at that place: a choice and a sum of zeros, so that its derivative is a
     choice as well.
     """
@@ -149,7 +149,7 @@ def reduction(sign: int) -> Bend:
 
     def choose(ask: Oracle, options: Options, a: Any) -> Any:
         last = _axes_last(a, options["axes"])
-        return picked(ask.largest(sign * last if sign < 0 else last), last)
+        return pick(ask.largest(sign * last if sign < 0 else last), last)
 
     return Bend(choose, candidates=_over_axes)
 
@@ -177,8 +177,8 @@ def pooling(sign: int) -> Bend:
     """The largest entry of each window, the smallest with sign −1."""
 
     def choose(ask: Oracle, options: Options, a: Any) -> Any:
-        entries = windowed(options, a)
-        return picked(ask.largest(sign * entries if sign < 0 else entries), entries)
+        entries = take_windows(options, a)
+        return pick(ask.largest(sign * entries if sign < 0 else entries), entries)
 
     def candidates(options: Options, shape: Sequence[int]) -> tuple[int, np.ndarray | None]:
         inside = window_inside(options, shape)
@@ -197,7 +197,7 @@ def running(sign: int) -> Bend:
         last = last[..., ::-1] if options["reverse"] else last
         inside = np.tri(last.shape[-1], dtype=bool)
         entries = jnp.where(inside, last[..., None, :], last[..., None, :1])
-        found = picked(ask.largest(sign * entries if sign < 0 else entries), entries)
+        found = pick(ask.largest(sign * entries if sign < 0 else entries), entries)
         return jnp.moveaxis(found[..., ::-1] if options["reverse"] else found, -1, options["axis"])
 
     def candidates(options: Options, shape: Sequence[int]) -> tuple[int, np.ndarray]:
@@ -256,7 +256,7 @@ def pairs(axis: str) -> Callable[[Options, Sequence[int]], int]:
     return held
 
 
-def windowed(options: Options, a: Any) -> Any:
+def take_windows(options: Options, a: Any) -> Any:
     """The entries of every window on a new last axis; a place in the padding holds the window's
     first real entry again.
     """
@@ -266,17 +266,15 @@ def windowed(options: Options, a: Any) -> Any:
     ]
     inside = window_inside(options, a.shape)
     full = jax.lax.pad(a, jnp.zeros((), a.dtype), config)
-    entries = (_sliced if inside.shape[-1] <= _SLICES else _gathered)(
+    entries = (_slice_windows if inside.shape[-1] <= _SLICES else _gather_windows)(
         options, full, inside.shape[:-1]
     )
     if inside.all():
         return entries
-    return jnp.where(
-        inside, entries, picked(jnp.asarray(inside.argmax(axis=-1)), entries)[..., None]
-    )
+    return jnp.where(inside, entries, pick(jnp.asarray(inside.argmax(axis=-1)), entries)[..., None])
 
 
-def _sliced(options: Options, a: Any, count: Sequence[int]) -> Any:
+def _slice_windows(options: Options, a: Any, count: Sequence[int]) -> Any:
     """One strided slice for each place in the window: its derivative is a sum of them."""
     sizes, strides, dilation = (
         options[k] for k in ("window_dimensions", "window_strides", "window_dilation")
@@ -292,7 +290,7 @@ def _sliced(options: Options, a: Any, count: Sequence[int]) -> Any:
     return jnp.stack(parts, axis=-1)
 
 
-def _gathered(options: Options, a: Any, count: Sequence[int]) -> Any:
+def _gather_windows(options: Options, a: Any, count: Sequence[int]) -> Any:
     """One look-up for each axis: a large window has too many places to be sliced."""
     sizes, strides, dilation = (
         options[k] for k in ("window_dimensions", "window_strides", "window_dilation")
@@ -311,14 +309,14 @@ def window_inside(options: Options, shape: Sequence[int]) -> np.ndarray:
         (lo, hi, d - 1)
         for (lo, hi), d in zip(options["padding"], options["base_dilation"], strict=True)
     ]
-    real = padded(np.ones(shape, bool), False, config)
+    real = pad(np.ones(shape, bool), False, config)
     sizes, strides, dilation = (
         options[k] for k in ("window_dimensions", "window_strides", "window_dilation")
     )
     return windows(real, sizes, strides, dilation, range(real.ndim))
 
 
-def pooled(sign: int, options: Options, a: Any) -> Any:
+def take_extremes(sign: int, options: Options, a: Any) -> Any:
     """The windowed maximum of real numbers (the minimum with sign −1), as `jax.lax.reduce_window`
     has it, with a choice for its derivative.
 
@@ -342,7 +340,7 @@ def _pooling(sign: int, options: tuple[tuple[str, Any], ...]) -> Callable[[Any],
     @value.defjvp
     def derivative(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
         (a,), (change,) = primals, tangents
-        place = Choosing().largest(windowed(window, sign * a))
-        return value(a), picked(place, windowed(window, change))
+        place = Choosing().largest(take_windows(window, sign * a))
+        return value(a), pick(place, take_windows(window, change))
 
     return value

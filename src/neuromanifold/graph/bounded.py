@@ -106,7 +106,7 @@ class Bounded(Arithmetic):
     def scatter_add(self, base: Ball, index: np.ndarray, updates: Ball) -> Ball:
         sizes = Ball(np.abs(base.middle), np.abs(updates.middle))
         middle, radius, size = (
-            _added(*pair, index)
+            _add_at(*pair, index)
             for pair in (
                 (base.middle, updates.middle),
                 (base.radius, updates.radius),
@@ -153,7 +153,7 @@ def _up(bound: np.ndarray) -> np.ndarray:
     return 1.01 * bound
 
 
-def _added(base: np.ndarray, updates: np.ndarray, index: np.ndarray) -> np.ndarray:
+def _add_at(base: np.ndarray, updates: np.ndarray, index: np.ndarray) -> np.ndarray:
     out = np.array(base)
     np.add.at(out.reshape(-1), index.ravel(), updates.ravel())
     return out

@@ -58,9 +58,9 @@ def factors(
     by_product, by_leaf = jax.vmap(pullback)(jnp.eye(len(y), dtype=y.dtype))
     known = dict(zip(wanted, captured, strict=True))
     return Factors(
-        tuple(_joined([_input(program, part, known) for part in use.products], 1) for use in uses),
+        tuple(_join([_input(program, part, known) for part in use.products], 1) for use in uses),
         tuple(
-            _joined([_cotangent(program, part, by_product, known) for part in use.products], 2)
+            _join([_cotangent(program, part, by_product, known) for part in use.products], 2)
             for use in uses
         ),
         tuple(by_leaf[i].reshape(len(y), -1) for i in direct),
@@ -85,6 +85,6 @@ def _cotangent(
     return jnp.einsum("obtr,btc->obrc", d, _input(program, use.rows[0], known))
 
 
-def _joined(parts: Sequence[Any], axis: int) -> Any:
+def _join(parts: Sequence[Any], axis: int) -> Any:
     """Of one product its own, without a copy."""
     return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=axis)

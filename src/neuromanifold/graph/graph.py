@@ -17,7 +17,7 @@ from neuromanifold.graph.axes import Labels, axis_labels
 from neuromanifold.graph.bends import Deciding, Gated
 from neuromanifold.graph.dataflow import backward, forward
 from neuromanifold.graph.interpret import interpret
-from neuromanifold.graph.needed import needed_parts
+from neuromanifold.graph.needed import keep_needed_parts
 from neuromanifold.graph.primitives import Kind
 from neuromanifold.graph.program import Node, Program
 from neuromanifold.graph.reading import as_written
@@ -136,17 +136,17 @@ def _of_reals(program: Program, node: Node, given: Sequence[Degree], joint: Degr
             divides=joint.divides or times < 0,
         )
     if kind is Kind.DIVIDES:
-        return given[0] if given[1].constant else replace(_curved(joint), divides=True)
+        return given[0] if given[1].constant else replace(_curve(joint), divides=True)
     if kind in _SMOOTH:
-        return replace(_curved(joint), smooth=True)
-    return replace(_curved(joint), jumps=True)
+        return replace(_curve(joint), smooth=True)
+    return replace(_curve(joint), jumps=True)
 
 
 def _sum(degrees: Iterable[int]) -> int:
     return min(_CURVED, sum(degrees))
 
 
-def _curved(a: Degree) -> Degree:
+def _curve(a: Degree) -> Degree:
     return replace(
         a, data=_CURVED if a.data else 0, parameters=_CURVED if a.parameters else 0, lowest=0
     )
@@ -305,12 +305,12 @@ class Graph(Shown):
         they only scale the rows of J.
         """
         makers = {o: node for node in self.program.nodes for o in node.outputs}
-        outputs = [_stripped(self.program, i, makers) for i in self.program.outputs]
+        outputs = [_strip_functions(self.program, i, makers) for i in self.program.outputs]
         return replace(self, program=self.program.slice(outputs), model=None)
 
     def with_needed_parts(self) -> "Graph":
         """Return the graph without those parts of values that its outputs do not need."""
-        program = needed_parts(self.program)
+        program = keep_needed_parts(self.program)
         return self if program is self.program else replace(self, program=program, model=None)
 
     @cached_property
@@ -585,7 +585,7 @@ def _plain(options: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(k, text) for k, v in sorted(options.items()) if " at 0x" not in (text := repr(v))]
 
 
-def _stripped(program: Program, value: int, makers: Mapping[int, Node]) -> int:
+def _strip_functions(program: Program, value: int, makers: Mapping[int, Node]) -> int:
     """The value before the last entrywise functions of it alone, looked for through index maps."""
     at, kept = value, value
     while at in makers:
@@ -628,7 +628,7 @@ def trace(
     with jax.enable_x64(np.dtype(dtype) == np.float64):
         spec = jax.tree.map(lambda leaf: _struct(leaf, dtype), params)
         sample = jax.tree.map(lambda leaf: _struct(leaf, dtype, 1), x)
-        return _traced(f, *_hashable(spec), *_hashable(sample), whole)
+        return _trace_leaves(f, *_hashable(spec), *_hashable(sample), whole)
 
 
 def _struct(leaf: Any, dtype: Any, skip: int = 0) -> jax.ShapeDtypeStruct:
@@ -644,7 +644,7 @@ def _hashable(tree: Any) -> tuple[Any, Any]:
 
 
 @lru_cache(maxsize=64)
-def _traced(
+def _trace_leaves(
     f: Any, leaves: Any, structure: Any, sample_leaves: Any, sample_structure: Any, whole: bool
 ) -> Graph:
     params = jax.tree.unflatten(structure, [jax.ShapeDtypeStruct(*leaf) for leaf in leaves])
@@ -663,4 +663,4 @@ def _traced(
 def _again(f: Any, params: Any, sample: Any, whole: bool) -> Graph:
     """A graph that was pickled: traced as the first time."""
     with jax.enable_x64(any(leaf.dtype == np.float64 for leaf in jax.tree.leaves(params))):
-        return _traced(f, *_hashable(params), *_hashable(sample), whole)
+        return _trace_leaves(f, *_hashable(params), *_hashable(sample), whole)

@@ -64,7 +64,7 @@ class Heights(Arithmetic):
     def dot(self, a: Height, b: Height) -> Height:
         k = a.array.shape[-1]
         shape = (*a.array.shape[:-1], b.array.shape[-1])
-        return _summed(
+        return _sum_heights(
             self.multiply(a._replace(array=np.zeros(())), b._replace(array=np.zeros(()))), k, shape
         )
 
@@ -78,10 +78,10 @@ class Heights(Arithmetic):
 
     def sum(self, a: Height, axes: tuple[int, ...]) -> Height:
         shape = a.array.sum(axis=axes).shape
-        return _summed(a, max(1, math.prod(a.array.shape) // max(1, math.prod(shape))), shape)
+        return _sum_heights(a, max(1, math.prod(a.array.shape) // max(1, math.prod(shape))), shape)
 
     def scatter_add(self, base: Height, index: np.ndarray, updates: Height) -> Height:
-        return _summed(
+        return _sum_heights(
             self.add(base, updates._replace(array=np.zeros(()))), len(index) + 1, base.array.shape
         )
 
@@ -124,5 +124,5 @@ def _largest(values: tuple[Height, ...]) -> tuple[float, float, float]:
     )
 
 
-def _summed(a: Height, terms: int, shape: tuple[int, ...]) -> Height:
+def _sum_heights(a: Height, terms: int, shape: tuple[int, ...]) -> Height:
     return Height(_shape(shape), a.magnitude + math.log2(max(1, terms)), a.bits, a.other * terms)

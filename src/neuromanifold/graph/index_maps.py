@@ -14,7 +14,7 @@ Sizes = Sequence[Any]
 """Whole numbers; JAX writes some of them as NumPy's."""
 
 
-def padded(a: np.ndarray, fill: Any, config: Sizes) -> np.ndarray:
+def pad(a: np.ndarray, fill: Any, config: Sizes) -> np.ndarray:
     """`lax.pad`: low, high and interior padding of each axis; negative low or high padding cuts."""
     full = [lo_hi[2] * max(n - 1, 0) + n for n, lo_hi in zip(a.shape, config, strict=True)]
     positive = [(max(lo, 0), max(hi, 0)) for lo, hi, _ in config]
@@ -125,14 +125,14 @@ def gather_index(
             if options["clip"]:
                 start = np.clip(start, 0, size - sizes[d])
             fits = (start >= 0) & (start <= size - sizes[d])
-            valid = valid & _placed(fits, outer_axes, rank)
+            valid = valid & _place_axes(fits, outer_axes, rank)
         elif d in batched:
             axis = index_batched[batched.index(d)]
             start = np.broadcast_to(
                 np.arange(outer[axis]).reshape([-1 if a == axis else 1 for a in range(len(outer))]),
                 outer,
             )
-        flat = flat + strides[d] * _placed(start, outer_axes, rank)
+        flat = flat + strides[d] * _place_axes(start, outer_axes, rank)
         if d in window_axes:
             axis = sorted(offset)[window_axes.index(d)]
             flat = flat + strides[d] * np.arange(sizes[d]).reshape(
@@ -142,7 +142,7 @@ def gather_index(
     return np.broadcast_to(flat, full), np.broadcast_to(valid, full)
 
 
-def _placed(a: np.ndarray, axes: Sizes, rank: int) -> np.ndarray:
+def _place_axes(a: np.ndarray, axes: Sizes, rank: int) -> np.ndarray:
     shape = np.ones(rank, int)
     shape[list(axes)] = a.shape
     return a.reshape(shape)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from neuromanifold.graph.bends import Choosing, Oracle
 from neuromanifold.graph.dataflow import forward
 from neuromanifold.graph.program import Node, Program
-from neuromanifold.graph.reading import fused, tanh
+from neuromanifold.graph.reading import is_fused, tanh
 
 
 def interpret(
@@ -35,7 +35,9 @@ def interpret(
             r + added[i] if i in added else r for i, r in zip(node.outputs, results, strict=True)
         ]
 
-    known = {i: _typed(program, i, value) for i, value in zip(program.inputs, inputs, strict=True)}
+    known = {
+        i: _cast_indices(program, i, value) for i, value in zip(program.inputs, inputs, strict=True)
+    }
     wanted = (*program.outputs, *wanted)
     found = forward(program, known, lambda i: _constant(program, i), transfer, wanted=wanted)
     return [found[i] for i in wanted]
@@ -45,7 +47,7 @@ def _constant(program: Program, i: int) -> Any:
     return jnp.asarray(program.constants[i], program.values[i].dtype)
 
 
-def _typed(program: Program, i: int, value: Any) -> Any:
+def _cast_indices(program: Program, i: int, value: Any) -> Any:
     """Indices of the width the program was traced with."""
     integer = jnp.issubdtype(program.values[i].dtype, jnp.integer)
     return jnp.asarray(value, program.values[i].dtype) if integer else value
@@ -55,7 +57,7 @@ def _results(program: Program, node: Node, values: list[Any], ask: Oracle | None
     bend = node.primitive.bend if program.bends(node) else None
     if bend is not None and bend.pools and ask is None:
         return [bend.choose(Choosing(), node.options, *values)]
-    if fused(node.primitive, program.values[node.outputs[0]].dtype):
+    if is_fused(node.primitive, program.values[node.outputs[0]].dtype):
         return [tanh(*values)]
     if bend is None or ask is None:
         return node.evaluate(*values)

@@ -1,4 +1,4 @@
-"""`needed_parts`: the program of the same outputs that computes of every value only what they need.
+"""`keep_needed_parts`: the program of the same outputs that computes of every value only what they need.
 
 Of a language model's logits a user may look at few: the product with the table of all words, and
 what comes after the last mixing of tokens, are then computed for these few alone.
@@ -29,7 +29,7 @@ _RESIZED: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
 """Operations that name the shape of their result: under which name, and what JAX computes then."""
 
 
-def needed_parts(program: Program) -> Program:
+def keep_needed_parts(program: Program) -> Program:
     """The program without those parts of values that its outputs do not need, as far as slices can
     be told from the operations; itself where all is needed.
 
@@ -44,7 +44,7 @@ def needed_parts(program: Program) -> Program:
     parts = backward(
         program,
         asked,
-        lambda node, given: _asked(program, node, given[0]) or _wholes(program, node.inputs),
+        lambda node, given: _ask_operands(program, node, given[0]) or _wholes(program, node.inputs),
         hull,
     )
     if all(part == whole(program.values[i].shape) for i, part in parts.items()):
@@ -56,7 +56,7 @@ def _wholes(program: Program, values: Sequence[int]) -> list[Part]:
     return [whole(program.values[i].shape) for i in values]
 
 
-def _asked(program: Program, node: Node, part: Part | None) -> list[Part] | None:
+def _ask_operands(program: Program, node: Node, part: Part | None) -> list[Part] | None:
     """What the part of a node's result needs of its operands; `None` where the result is computed
     as a whole.
     """
@@ -99,7 +99,7 @@ class _Narrowing:
     def _add(self, node: Node) -> None:
         out = node.outputs[0]
         part = self.parts.get(out)
-        wanted = _asked(self.given, node, part)
+        wanted = _ask_operands(self.given, node, part)
         every = wanted or _wholes(self.given, node.inputs)
         inputs = [self._read(i, each) for i, each in zip(node.inputs, every, strict=True)]
         if wanted is None or part is None:
@@ -109,10 +109,10 @@ class _Narrowing:
             return
         else:
             self.held[out] = out, part
-            node = self._resized(node, part)
+            node = self._resize(node, part)
         self.nodes.append(replace(node, inputs=tuple(inputs)))
 
-    def _resized(self, node: Node, part: Part) -> Node:
+    def _resize(self, node: Node, part: Part) -> Node:
         shape = tuple(map(len, part))
         self.values[node.outputs[0]] = replace(self.given.values[node.outputs[0]], shape=shape)
         if node.operation not in _RESIZED:
@@ -130,10 +130,10 @@ class _Narrowing:
         if part == held:
             return at
         if (value, part) not in self.cut:
-            self.cut[value, part] = self._sliced(at, within(part, held))
+            self.cut[value, part] = self._slice(at, within(part, held))
         return self.cut[value, part]
 
-    def _sliced(self, value: int, part: Part) -> int:
+    def _slice(self, value: int, part: Part) -> int:
         options = {
             "start_indices": tuple(r.start if r else 0 for r in part),
             "limit_indices": tuple(r.stop if r else 0 for r in part),

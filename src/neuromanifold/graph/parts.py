@@ -23,10 +23,10 @@ def whole(shape: Shape) -> Part:
 
 def hull(a: Part, b: Part) -> Part:
     """A part that holds both: the same range where they agree, else all places between their ends."""
-    return tuple(map(_spanned, a, b))
+    return tuple(map(_span_of, a, b))
 
 
-def _spanned(one: range, two: range) -> range:
+def _span_of(one: range, two: range) -> range:
     if one == two or not one or not two:
         return one or two
     return range(min(one.start, two.start), 1 + max(one[-1], two[-1]))

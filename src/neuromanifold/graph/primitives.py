@@ -40,7 +40,7 @@ class Kind(Enum):
     CALLS = "entered when a program is traced"
 
 
-class Control(Enum):
+class ControlFlow(Enum):
     """How a program is traced through an operation that holds programs."""
 
     CALL = "entered"
@@ -107,7 +107,7 @@ class Primitive:
     rounds: bool = False
     several: bool = False
     stops: bool = False
-    control: Control | None = None
+    control: ControlFlow | None = None
     layer: LayerPart | None = None
     fused_on_gpu: bool = False
 
@@ -150,7 +150,7 @@ def _scatter_add(
     return out
 
 
-def _sorted(options: Options, *arrays: np.ndarray) -> list[np.ndarray]:
+def _sort_arrays(options: Options, *arrays: np.ndarray) -> list[np.ndarray]:
     axis, keys = options["dimension"], arrays[: options["num_keys"]]
     order = np.lexsort(keys[::-1], axis=axis)
     return [np.take_along_axis(a, order, axis) for a in arrays]
@@ -207,7 +207,7 @@ def _rows(*names: str, kind: Kind, **columns: Any) -> dict[str, Primitive]:
 def _move(*names: str, map: Callable[..., Any], **columns: Any) -> dict[str, Primitive]:
     """Index maps, the same for all arithmetics, integers and constants."""
     return _rows(
-        *names, kind=Kind.MOVES, **{"arithmetic": rules.moved(map), "numpy": map, **columns}
+        *names, kind=Kind.MOVES, **{"arithmetic": rules.move(map), "numpy": map, **columns}
     )
 
 
@@ -239,11 +239,11 @@ def _count(*names: str, numpy: Callable[..., Any], **columns: Any) -> Any:
     return _rows(*names, kind=Kind.COUNTS, numpy=numpy, **{"entrywise": True, **columns})
 
 
-def _call(*names: str, control: Control) -> dict[str, Primitive]:
+def _call(*names: str, control: ControlFlow) -> dict[str, Primitive]:
     return _rows(*names, kind=Kind.CALLS, control=control)
 
 
-def _unchanged(options: Options, a: np.ndarray, *_: Any) -> np.ndarray:
+def _give_back(options: Options, a: np.ndarray, *_: Any) -> np.ndarray:
     return a
 
 
@@ -264,10 +264,10 @@ PRIMITIVES: dict[str, Primitive] = {
     **_move("slice", map=index_maps.slice_entries, axes=axis_rules.slice_axes, parts=parts.slices,
             carries=True),
     **_move("split", map=index_maps.split, axes=axis_rules.split, several=True, carries=True,
-            arithmetic=rules.moved_apart(index_maps.split, lambda o, shape: len(o["sizes"]))),
+            arithmetic=rules.move_apart(index_maps.split, lambda o, shape: len(o["sizes"]))),
     **_move("unstack", map=index_maps.unstack, several=True, carries=True,
-            arithmetic=rules.moved_apart(index_maps.unstack, lambda o, shape: shape[o["axis"]])),
-    **_move("pad", map=lambda o, a, fill: index_maps.padded(a, fill, o["padding_config"]),
+            arithmetic=rules.move_apart(index_maps.unstack, lambda o, shape: shape[o["axis"]])),
+    **_move("pad", map=lambda o, a, fill: index_maps.pad(a, fill, o["padding_config"]),
             axes=axis_rules.pad, layer=LayerPart.MARGIN),
     **_move("concatenate", map=lambda o, *parts: np.concatenate(parts, o["dimension"]),
             axes=axis_rules.concatenate),
@@ -278,18 +278,18 @@ PRIMITIVES: dict[str, Primitive] = {
     **_move("dynamic_update_slice", map=index_maps.dynamic_update, axes=axis_rules.update),
     **_move("gather", map=index_maps.gather, axes=axis_rules.gather, product=Lookup()),
     **_move("scatter", map=index_maps.scatter, axes=axis_rules.rigid),
-    **_move("copy", map=_unchanged, carries=True, entrywise=True, layer=LayerPart.COPY),
-    **_move("copy_p", map=_unchanged, carries=True, entrywise=True),
-    **_move("convert_element_type", map=_unchanged, arithmetic=rules.convert, carries=True,
+    **_move("copy", map=_give_back, carries=True, entrywise=True, layer=LayerPart.COPY),
+    **_move("copy_p", map=_give_back, carries=True, entrywise=True),
+    **_move("convert_element_type", map=_give_back, arithmetic=rules.convert, carries=True,
             entrywise=True, layer=LayerPart.COPY),
-    **_move("stop_gradient", map=_unchanged, axes=axis_rules.entrywise, parts=parts.entrywise,
+    **_move("stop_gradient", map=_give_back, axes=axis_rules.entrywise, parts=parts.entrywise,
             stops=True),
     **_move("device_put", "sharding_constraint", "reduce_precision", "name",
-            map=_unchanged, axes=axis_rules.entrywise, parts=parts.entrywise),
+            map=_give_back, axes=axis_rules.entrywise, parts=parts.entrywise),
     **_move("optimization_barrier", map=lambda options, *arrays: arrays, several=True,
             axes=axis_rules.each,
             arithmetic=lambda A, options, *values: values),
-    **_rows("select_n", kind=Kind.SELECTS, arithmetic=rules.moved(index_maps.select),
+    **_rows("select_n", kind=Kind.SELECTS, arithmetic=rules.move(index_maps.select),
             numpy=index_maps.select, entrywise=True),
     # Sums.
     **_compute("add", "add_any", kind=Kind.ADDS, entrywise=True, signs=(1, 1), numpy=_of(np.add),
@@ -355,7 +355,7 @@ PRIMITIVES: dict[str, Primitive] = {
             axes=axis_rules.arguments),
     **_bend("argmin", numpy=_over_axis(np.argmin), bend=bends.argument(-1),
             axes=axis_rules.arguments),
-    **_bend("sort", numpy=_sorted, axes=axis_rules.along_axis, several=True,
+    **_bend("sort", numpy=_sort_arrays, axes=axis_rules.along_axis, several=True,
             bend=Bend(bends.sort_entries, applies=lambda options: options["num_keys"] == 1,
                       held=bends.pairs("dimension"), orders=True)),
     **_bend("top_k", numpy=_largest, axes=axis_rules.cut_sorted, several=True,
@@ -423,11 +423,11 @@ PRIMITIVES: dict[str, Primitive] = {
     **_count("iota", numpy=_iota, entrywise=False),
     # Programs in programs.
     **_call("jit", "pjit", "closed_call", "core_call", "call", "remat", "remat2", "checkpoint",
-            "custom_vjp_call_jaxpr", "custom_lin", "xla_call", control=Control.CALL),
-    **_call("custom_jvp_call", "custom_vjp_call", control=Control.RULED),
-    **_call("scan", control=Control.SCAN),
-    **_call("while", control=Control.WHILE),
-    **_call("cond", control=Control.COND),
+            "custom_vjp_call_jaxpr", "custom_lin", "xla_call", control=ControlFlow.CALL),
+    **_call("custom_jvp_call", "custom_vjp_call", control=ControlFlow.RULED),
+    **_call("scan", control=ControlFlow.SCAN),
+    **_call("while", control=ControlFlow.WHILE),
+    **_call("cond", control=ControlFlow.COND),
 }  # fmt: skip
 
 

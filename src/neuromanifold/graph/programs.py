@@ -16,7 +16,7 @@ from neuromanifold.graph.tracing import program_of
 _MANY = (None, 0, 0)
 
 
-def stacked(tree: Any, n: int) -> Any:
+def stack_shapes(tree: Any, n: int) -> Any:
     """Shapes with a leading axis of n samples."""
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((n, *leaf.shape), leaf.dtype), tree)
 
@@ -24,13 +24,13 @@ def stacked(tree: Any, n: int) -> Any:
 def gate_structs(graph: Graph, n: int) -> Any:
     """The shapes of the gates at n samples."""
     with jax.enable_x64(True):
-        return stacked(jax.eval_shape(graph.decide, graph.params, graph.sample), n)
+        return stack_shapes(jax.eval_shape(graph.decide, graph.params, graph.sample), n)
 
 
 def _program(function: Callable[..., Any], graph: Graph, n: int, *more: Any) -> Program:
     """Return the program of a function of params, n samples and `more`."""
     with jax.enable_x64(True):
-        return program_of(function, graph.params, stacked(graph.sample, n), *more)
+        return program_of(function, graph.params, stack_shapes(graph.sample, n), *more)
 
 
 def _of_leaves(
@@ -162,7 +162,7 @@ def products(graph: Graph, n: int, directions: int) -> Program:
         value = lambda p: jax.vmap(graph.gated, _MANY)(p, x, gates).reshape(n, -1)  # noqa: E731
         return jax.vmap(lambda v: jax.jvp(value, (params,), (v,))[1])(v)
 
-    return _program(along, graph, n, gate_structs(graph, n), stacked(graph.params, directions))
+    return _program(along, graph, n, gate_structs(graph, n), stack_shapes(graph.params, directions))
 
 
 @lru_cache(maxsize=64)

@@ -7,7 +7,7 @@ off every later reading with 64 bits. What is kept of a function therefore holds
 arrays: other objects, the same numbers.
 
 Two things are computed with fewer bits on a GPU than float64 has (H200, JAX 0.11.2): the forward
-derivative of a windowed maximum, which is given the rule of `graph.bends.pooled`, and GELU by tanh
+derivative of a windowed maximum, which is given the rule of `graph.bends.take_extremes`, and GELU by tanh
 after a matrix product, which XLA makes an epilogue of cuBLASLt with √(2/π) to eight digits where
 Triton's products are left out (`numerics.compiling`): outputs are off by 1e-10. The latter is known
 by its tanh; rounded to the 52 bits it has, tanh's argument is the same number and the pattern is no
@@ -27,7 +27,7 @@ import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 
-from neuromanifold.graph.bends import pooled
+from neuromanifold.graph.bends import take_extremes
 from neuromanifold.graph.primitives import Primitive, primitive_named
 from neuromanifold.numerics.compiling import compiled
 from neuromanifold.numerics.precision import dtype_of, is_wide
@@ -39,7 +39,7 @@ def fully_precise(closed: Any) -> Any:
     return Rewriting(equation=_replace_imprecise).closed(closed)
 
 
-def fused(primitive: Primitive, dtype: Any) -> bool:
+def is_fused(primitive: Primitive, dtype: Any) -> bool:
     """Whether XLA would take the operation for part of a less exact one here."""
     return primitive.fused_on_gpu and dtype == np.float64 and devices()[0].platform == "gpu"
 
@@ -54,11 +54,11 @@ def _replace_imprecise(equation: Any) -> Any:
     sign = primitive.bend.pools if primitive.bend else 0
     dtype: Any = getattr(equation.outvars[0].aval, "dtype", None) if equation.outvars else None
     if sign and jnp.issubdtype(dtype, jnp.floating):
-        return _exchanged(equation, partial(pooled, sign, equation.params))
-    return _exchanged(equation, jax.jit(tanh)) if fused(primitive, dtype) else equation
+        return _exchange(equation, partial(take_extremes, sign, equation.params))
+    return _exchange(equation, jax.jit(tanh)) if is_fused(primitive, dtype) else equation
 
 
-def _exchanged(equation: Any, function: Any) -> Any:
+def _exchange(equation: Any, function: Any) -> Any:
     """The equation with another function of its one argument."""
     given = equation.invars[0].aval
     inner = jax.make_jaxpr(function)(jax.ShapeDtypeStruct(given.shape, given.dtype)).eqns[0]
@@ -83,14 +83,14 @@ class Rewriting:
         """A closed jaxpr, rewritten."""
         consts, jaxpr = (
             [self.constant(const) for const in closed.consts],
-            self._opened(closed.jaxpr),
+            self._rewrite(closed.jaxpr),
         )
         same = jaxpr is closed.jaxpr and all(
             a is b for a, b in zip(consts, closed.consts, strict=True)
         )
         return closed if same else jex.ClosedJaxpr(jaxpr, consts)
 
-    def _opened(self, jaxpr: Any) -> Any:
+    def _rewrite(self, jaxpr: Any) -> Any:
         equations = [self.equation(self._within(equation)) for equation in jaxpr.eqns]
         outputs = [self._atom(atom) for atom in jaxpr.outvars]
         same = all(
@@ -110,7 +110,7 @@ class Rewriting:
         if isinstance(option, jex.ClosedJaxpr):
             return self.closed(option)
         if isinstance(option, jex.Jaxpr):
-            return self._opened(option)
+            return self._rewrite(option)
         if isinstance(option, tuple) and any(
             isinstance(part, jex.ClosedJaxpr | jex.Jaxpr) for part in option
         ):
@@ -147,11 +147,11 @@ def read(fn: Callable[..., Any], *arguments: Any) -> tuple[jex.ClosedJaxpr, Any]
     ):
         closed, shapes = jax.make_jaxpr(given, return_shape=True)(*arguments)
     if errors:
-        raise _explained(errors[0], arguments)
+        raise _explain(errors[0], arguments)
     return Rewriting(constant=_own).closed(closed), shapes
 
 
-def _explained(error: Exception, arguments: tuple[Any, ...]) -> Exception:
+def _explain(error: Exception, arguments: tuple[Any, ...]) -> Exception:
     """Our own sentences as they are; an error of the model's author as one of `f`, with what the
     function was given.
     """
@@ -207,7 +207,7 @@ def _dtypes(jaxpr: Any) -> Iterator[Any]:
                 yield from _dtypes(getattr(option, "jaxpr", option))
 
 
-def called(fn: Callable[..., Any], *arguments: Any) -> Any:
+def call(fn: Callable[..., Any], *arguments: Any) -> Any:
     """`fn(*arguments)`, by way of its jaxpr, in all the bits of its dtypes (`fully_precise`)."""
     closed, shapes = read(fn, *arguments)
     return _run(fully_precise(closed), shapes, arguments)
@@ -225,9 +225,9 @@ def _run(closed: jex.ClosedJaxpr, shapes: Any, arguments: tuple[Any, ...]) -> An
 
 
 @compiled("fn")
-def evaluated(fn: Callable[..., Any], *arguments: Any) -> Any:
-    """`called` on arrays, compiled once for each function and shapes."""
-    return called(fn, *arguments)
+def evaluate(fn: Callable[..., Any], *arguments: Any) -> Any:
+    """`call` on arrays, compiled once for each function and shapes."""
+    return call(fn, *arguments)
 
 
 def _bare(fn: Any) -> Any:

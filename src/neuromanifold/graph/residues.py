@@ -19,7 +19,7 @@ class Residue(NamedTuple):
     values: np.ndarray
 
 
-class Residues(Arithmetic):
+class ResidueArithmetic(Arithmetic):
     """Arithmetic modulo the prime `p`; no signs, no order. A division by a number that p divides
     raises `ZeroDivisionError`.
     """

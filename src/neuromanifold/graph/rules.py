@@ -13,36 +13,36 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.graph.arithmetic import Arithmetic, NoExactAnswer
-from neuromanifold.graph.index_maps import padded, scatter_index, windows
+from neuromanifold.graph.index_maps import pad, scatter_index, windows
 
 Options = Mapping[str, Any]
 Rule = Callable[..., Any]
 
 
-def moved(index_map: Callable[..., np.ndarray]) -> Rule:
+def move(index_map: Callable[..., np.ndarray]) -> Rule:
     """The rule of an index map that gives one value."""
 
     def rule(A: Arithmetic, options: Options, *values: Any) -> Any:
-        return rearranged(A, partial(index_map, options), *values)
+        return rearrange(A, partial(index_map, options), *values)
 
     return rule
 
 
-def moved_apart(
+def move_apart(
     index_map: Callable[..., list[np.ndarray]], count: Callable[[Options, Sequence[int]], int]
 ) -> Rule:
     """The rule of an index map that gives several values, `count(options, shape)` of them."""
 
     def rule(A: Arithmetic, options: Options, a: Any) -> Sequence[Any]:
         return [
-            rearranged(A, lambda v, k=k: index_map(options, v)[k], a)
+            rearrange(A, lambda v, k=k: index_map(options, v)[k], a)
             for k in range(count(options, A.shape(a)))
         ]
 
     return rule
 
 
-def rearranged(A: Arithmetic, fn: Callable[..., np.ndarray], *values: Any) -> Any:
+def rearrange(A: Arithmetic, fn: Callable[..., np.ndarray], *values: Any) -> Any:
     """`A.rearrange` with integer arguments (indices, choices) bound to the map."""
     known = {i: v for i, v in enumerate(values) if is_discrete(v)}
     free = [v for i, v in enumerate(values) if i not in known]
@@ -140,7 +140,7 @@ def convolution(A: Arithmetic, options: Options, a: Any, w: Any) -> Any:
     ]
 
     def cut(v: np.ndarray) -> np.ndarray:
-        signal = padded(v.transpose(spec.lhs_spec), 0, config)
+        signal = pad(v.transpose(spec.lhs_spec), 0, config)
         return windows(signal, window, options["window_strides"], options["rhs_dilation"], axes)
 
     patches = A.rearrange(cut, a)  # (n, channels, *places, offsets)
@@ -176,7 +176,7 @@ def window_sum(A: Arithmetic, options: Options, a: Any) -> Any:
     ]
     entries = A.rearrange(
         lambda v: windows(
-            padded(v, 0, config),
+            pad(v, 0, config),
             sizes,
             options["window_strides"],
             options["window_dilation"],

@@ -66,7 +66,7 @@ def select(params: Any, wrt: Any) -> Selection:
     if isinstance(wrt, Selection):
         return wrt
     names, sizes = leaf_names(params), [int(np.size(leaf)) for leaf in jax.tree.leaves(params)]
-    kept = [i for i, keep in enumerate(_chosen(params, names, wrt)) if keep]
+    kept = [i for i, keep in enumerate(_choose(params, names, wrt)) if keep]
     if not kept:
         raise ValueError(
             f"`wrt` is {wrt!r}, which names no parameter; the names are {', '.join(names)}."
@@ -79,7 +79,7 @@ def by_leaf(answer: Callable[[Selection], Any], params: Any, wrt: Any) -> dict[s
     return {alone.names[0]: answer(alone) for alone in select(params, wrt).apart()}
 
 
-def _chosen(params: Any, names: Sequence[str], wrt: Any) -> list[bool]:
+def _choose(params: Any, names: Sequence[str], wrt: Any) -> list[bool]:
     if wrt is None:
         return [True] * len(names)
     if isinstance(wrt, str):

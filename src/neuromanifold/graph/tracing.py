@@ -16,11 +16,11 @@ import numpy as np
 from jax.extend.source_info_util import summarize
 
 from neuromanifold.graph.arithmetic import Array, Floats
-from neuromanifold.graph.primitives import Control, Kind, primitive_named
+from neuromanifold.graph.primitives import ControlFlow, Kind, primitive_named
 from neuromanifold.graph.program import Node, Program, Value
 from neuromanifold.graph.reading import read
 
-_CALLS = (Control.CALL, Control.RULED)
+_CALLS = (ControlFlow.CALL, ControlFlow.RULED)
 _INNER = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 _LONGEST_LOOP = 4096
 
@@ -85,14 +85,14 @@ class _Builder:
         if primitive.control in _CALLS:
             inner = next(options[key] for key in _INNER if key in options)
             own_rule = self.whole and not all(i in self.constants for i in inputs)
-            if primitive.control is Control.CALL or not own_rule or _pools(inner):
+            if primitive.control is ControlFlow.CALL or not own_rule or _pools(inner):
                 return self.enter(inner, inputs)
-        if primitive.control is Control.SCAN:
+        if primitive.control is ControlFlow.SCAN:
             return self.scan(equation, inputs)
-        if primitive.control is Control.COND and inputs[0] in self.constants:
+        if primitive.control is ControlFlow.COND and inputs[0] in self.constants:
             branch = int(np.clip(self.constants[inputs[0]], 0, len(options["branches"]) - 1))
             return self.enter(options["branches"][branch], inputs[1:])
-        if primitive.control is Control.WHILE:
+        if primitive.control is ControlFlow.WHILE:
             return self.loop(equation, inputs)
         outputs = tuple(self.fresh(var.aval) for var in equation.outvars)
         evaluate, source = partial(_evaluate, equation), summarize(equation.source_info)
@@ -270,14 +270,14 @@ _FLOATS = Floats()
 
 
 @dataclass(frozen=True)
-class Folded:
+class FoldedConstants:
     """The values of a node of constants, and the roundings they may hold, in words."""
 
     arrays: tuple[np.ndarray, ...]
     rounded: tuple[str, ...]
 
 
-def fold(node: Node, arrays: Sequence[np.ndarray], values: Sequence[Value]) -> Folded:
+def fold(node: Node, arrays: Sequence[np.ndarray], values: Sequence[Value]) -> FoldedConstants:
     """The node computed now. Real numbers in float64; integers exactly."""
     primitive, options = node.primitive, node.options
     discrete = all(a.dtype.kind in "iub" for a in arrays)
@@ -295,7 +295,7 @@ def fold(node: Node, arrays: Sequence[np.ndarray], values: Sequence[Value]) -> F
     listed = found if isinstance(found, list | tuple) else [found]
     kept = tuple(_as(a, value) for a, value in zip(listed, values, strict=True))
     exact = discrete or not primitive.rounds or not values[0].real
-    return Folded(kept, () if exact else (f"{primitive.name} of constants",))
+    return FoldedConstants(kept, () if exact else (f"{primitive.name} of constants",))
 
 
 def _as(a: Array, value: Value) -> np.ndarray:

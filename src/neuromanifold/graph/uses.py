@@ -131,7 +131,7 @@ def entering(program: Program, found: Sequence[Leaf], chosen: Sequence[int]) -> 
 
 
 def _leaf(program: Program, value: int) -> Leaf:
-    size, uses = math.prod(program.values[value].shape), _followed(program, value)
+    size, uses = math.prod(program.values[value].shape), _follow(program, value)
     if isinstance(uses, str):
         return Leaf(value, size, why=uses)
     if not uses:
@@ -143,7 +143,7 @@ def _leaf(program: Program, value: int) -> Leaf:
     return Leaf(value, size, why="several products share it")
 
 
-def _followed(program: Program, value: int, beside: Sequence[Node] = ()) -> list[Use] | str:
+def _follow(program: Program, value: int, beside: Sequence[Node] = ()) -> list[Use] | str:
     """The products that a value comes to through index maps, without its readers `beside`; or how
     else it enters.
     """
@@ -182,11 +182,11 @@ def _disjoint(program: Program, value: int, uses: list[Use]) -> bool:
 
 def _same_arrangement(program: Program, value: int, uses: list[Use]) -> bool:
     """Whether all products see the same W′[b, c, k]."""
-    first, *others = (_arranged(use, entries(program, value, use.path)) for use in uses)
+    first, *others = (_arrange(use, entries(program, value, use.path)) for use in uses)
     return all(np.array_equal(first, other) for other in others)
 
 
-def _arranged(use: Use, at: np.ndarray) -> np.ndarray:
+def _arrange(use: Use, at: np.ndarray) -> np.ndarray:
     """The leaf's operand as W′[b, c, k]."""
     return use.product.weight(use.node.options, use.operand, use.sizes, at)
 
@@ -194,15 +194,15 @@ def _arranged(use: Use, at: np.ndarray) -> np.ndarray:
 def entries(program: Program, value: int, path: Path) -> np.ndarray:
     """Which entry of the leaf stands at each place after the index maps."""
     shape = program.values[value].shape
-    return carried(path, np.arange(math.prod(shape)).reshape(shape))
+    return carry(path, np.arange(math.prod(shape)).reshape(shape))
 
 
-def carried(path: Path, a: np.ndarray) -> np.ndarray:
+def carry(path: Path, a: np.ndarray) -> np.ndarray:
     """An array like a leaf, after the index maps."""
-    return reduce(_moved, path, a)
+    return reduce(_move, path, a)
 
 
-def _moved(a: np.ndarray, step: tuple[Node, int]) -> np.ndarray:
+def _move(a: np.ndarray, step: tuple[Node, int]) -> np.ndarray:
     node, output = step
     assert node.primitive.numpy is not None
     found = node.primitive.numpy(node.options, a)
@@ -269,7 +269,7 @@ def _sum(program: Program, leaf: Leaf) -> int | None:
         at = node.outputs[0]
 
 
-def looked_up(program: Program, leaf: Leaf) -> Use | None:
+def find_lookup(program: Program, leaf: Leaf) -> Use | None:
     """The use of a table whose rows are looked up, at indices that are inside it or moved there, or
     multiplied as they are; `None` for any other leaf.
     """
@@ -281,7 +281,7 @@ def looked_up(program: Program, leaf: Leaf) -> Use | None:
         and (sizes := node.primitive.product.sizes(node.options, shapes, 0)) is not None
         and node.inputs.index(leaf.value) == 0
     ]
-    products = _followed(program, leaf.value, [use.node for use in tables])
+    products = _follow(program, leaf.value, [use.node for use in tables])
     if not tables or isinstance(products, str):
         return None
     first, *others = tables
@@ -291,7 +291,7 @@ def looked_up(program: Program, leaf: Leaf) -> Use | None:
 
 def _as_rows(program: Program, value: int, table: Use, use: Use) -> Use | None:
     """A product with whole rows of a table as if these were looked up; None where it is of others."""
-    at = _arranged(use, entries(program, value, use.path))
+    at = _arrange(use, entries(program, value, use.path))
     rows = at[0, :, 0] // table.outer
     if not np.array_equal(at[0], rows[:, None] * table.outer + np.arange(at.shape[2])):
         return None

@@ -29,7 +29,7 @@ def checkpoints(
     `read` gives `(f, params)` of a file, `begin` is told of each; the options are those of
     `nm.Tracker`.
     """
-    found = numbered(Path(folder))
+    found = number_files(Path(folder))
     recorder = Recorder(x, y, **options)
     for index, (step, path) in enumerate(found):
         begin(path, index, len(found))
@@ -37,7 +37,7 @@ def checkpoints(
     return recorder.timeline
 
 
-def numbered(folder: Path) -> list[tuple[int, Path]]:
+def number_files(folder: Path) -> list[tuple[int, Path]]:
     """(step, file) in order; refused where a name does not tell its step.
 
     Where the folder has no such file, those of Hugging Face's `Trainer` are read:

@@ -11,7 +11,7 @@ from neuromanifold.inspection.subject import Subject, exact_bytes
 from neuromanifold.models.model_kind import filters, perceptron
 from neuromanifold.numerics.validation import leading_axis
 from neuromanifold.symmetry.reduction.narrowing import PROBES
-from neuromanifold.tangent.kernel.routes import kept_numbers
+from neuromanifold.tangent.kernel.routes import count_kept_numbers
 
 DENSE_KERNEL = 4096  # rows of a kernel whose eigenvalues are all computed
 LANCZOS_COUNT = 64  # eigenvalues of a larger one
@@ -86,17 +86,17 @@ def blocks_bytes(s: Subject) -> int:
     """Bytes of the parameters, one gradient and its sums in float64, and of what a pass at one
     sample keeps.
     """
-    return 8 * (3 * s.columns + kept_numbers(s.graph))
+    return 8 * (3 * s.columns + count_kept_numbers(s.graph))
 
 
-def closed_seconds(s: Subject) -> float:
+def path_seconds(s: Subject) -> float:
     """Seconds of following which parameters an open path runs through."""
     if not s.exactly:
         return compiling(s, 2) + passes(s, 3) * max(1.0, 16 / s.samples)
     return 0.05 + s.samples * s.columns * ENTRY / 4
 
 
-def closed_bytes(s: Subject) -> int:
+def path_bytes(s: Subject) -> int:
     """Bytes of deciding the bends, or of one gradient at a time."""
     return deciding_bytes(s) if s.exactly else blocks_bytes(s)
 
@@ -117,7 +117,7 @@ def ranks_seconds(s: Subject) -> float:
     """
     cubes = sum(u.batch * u.outer * u.inner * min(u.outer, u.inner) for u in _uses(s))
     n = min(s.samples, RANKED)
-    pulled = 4 * _pulled_outputs(s) / s.samples
+    pulled = 4 * _count_pulled_outputs(s) / s.samples
     triangles = sum(rows * c * min(rows, c) for rows, c in _representations(s))
     return (
         compiling(s, 4) + _FACTORED * (cubes + triangles) + passes(s, 1) * (n / s.samples + pulled)
@@ -130,7 +130,7 @@ def ranks_bytes(s: Subject) -> int:
     """
     live = live_entries(s.graph)
     triangles = sum(min(rows, c) * c for rows, c in _representations(s))
-    return 8 * int(1.25 * s.columns + triangles + s.activations + _pulled_outputs(s) * live)
+    return 8 * int(1.25 * s.columns + triangles + s.activations + _count_pulled_outputs(s) * live)
 
 
 def _representations(s: Subject) -> list[tuple[int, int]]:
@@ -143,7 +143,7 @@ def _uses(s: Subject) -> list[Use]:
     return [u for leaf in leaves(s.graph.program, len(s.graph.parameters)) for u in leaf.uses]
 
 
-def _pulled_outputs(s: Subject) -> int:
+def _count_pulled_outputs(s: Subject) -> int:
     """How many combinations of the outputs are followed back through the network."""
     return s.outputs if s.outputs <= 64 else 16
 

@@ -17,24 +17,24 @@ import numpy as np
 from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.inspection.costs import duration
 from neuromanifold.inspection.inspection import INTERRUPTED, Inspection, Part
-from neuromanifold.inspection.sections import SECTIONS, LeftOut, Section, reduced_on
+from neuromanifold.inspection.sections import SECTIONS, LeftOut, Section, samples_to_reduce_on
 from neuromanifold.inspection.subject import (
     MOST_ROWS,
     Subject,
     default_samples,
     places_of,
-    thinned,
+    thin,
 )
 from neuromanifold.models.arguments import (
     Model,
     Params,
     Samples,
     Targets,
+    check_arguments,
     check_model,
     check_target,
-    checked,
 )
-from neuromanifold.models.function import output_shape, restricted
+from neuromanifold.models.function import output_shape, restrict
 from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics.precision import boundary, is_floating
@@ -192,7 +192,7 @@ def inspect(
     if wrt is not None:
         check_model(f)
         check_param_types(params)
-        f, params = restricted(f, params, wrt)
+        f, params = restrict(f, params, wrt)
     subject = subject_of(f, params, x, y, exact, samples, memory, loss, outputs, patience=patience)
     asked = [
         s for s in SECTIONS if (y is not None or s.field not in _OF_TARGETS) and s.concerns(subject)
@@ -204,7 +204,7 @@ def inspect(
     }
     chosen = _by_cost([s for s in asked if s.field not in left_out], subject)
     with show_progress(progress, [(s.title, s.seconds(s.asked(subject))) for s in chosen]) as bar:
-        found, parts = _computed(chosen, subject, bar)
+        found, parts = _compute_sections(chosen, subject, bar)
     others = [Part(s.title, 0.0, left_out[s.field]) for s in asked if s.field in left_out]
     return Inspection(
         model=repr(f) if perceptron(f) else getattr(whole, "__name__", type(whole).__name__),
@@ -214,7 +214,7 @@ def inspect(
         n_outputs=subject.seen.outputs,
         n_all_outputs=subject.outputs,
         n_inputs=subject.graph.inputs,
-        n_reduced=leading_axis(reduced_on(subject)),
+        n_reduced=leading_axis(samples_to_reduce_on(subject)),
         affine_dimension=subject.graph.affine_dimension if found.get("regions") else 0,
         program=_program(subject.graph),
         tensors=_tensors(subject.graph),
@@ -263,9 +263,9 @@ def subject_of(
     looked_at = math.prod(shape) if places is None else len(places)
     shapes = [np.shape(leaf) for leaf in jax.tree.leaves(params)]
     n = min(given, samples or default_samples(looked_at, shapes, budget, most_rows))
-    whole, x, y = x, thinned(x, n), None if y is None else thinned(np.asarray(y), n)
+    whole, x, y = x, thin(x, n), None if y is None else thin(np.asarray(y), n)
     with boundary(params, x):
-        checked(f, params, x)
+        check_arguments(f, params, x)
     exactly = trace(f, params, x).exact if exact is None else exact
     return Subject(f, params, x, y, whole, exactly, budget, loss, patience, places)
 
@@ -303,7 +303,7 @@ def _by_cost(sections: list[Section], subject: Subject) -> list[Section]:
     )
 
 
-def _computed(
+def _compute_sections(
     sections: list[Section], subject: Subject, bar: Bar
 ) -> tuple[dict[str, Any], list[Part]]:
     found: dict[str, Any] = {}

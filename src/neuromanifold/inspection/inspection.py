@@ -15,7 +15,7 @@ from neuromanifold.inspection.units import LayerUnits, kinds_of
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics.drawing import Curve, bar, card, chart, colours_of, table_of
 from neuromanifold.numerics.rank import Rank, rank_from_spectrum
-from neuromanifold.numerics.results import counted
+from neuromanifold.numerics.results import count_of
 from neuromanifold.symmetry.account.dimension_account import FEW, DimensionAccount
 from neuromanifold.symmetry.account.equivalence import INACTIVE
 from neuromanifold.symmetry.account.rules import StructuralSymmetries
@@ -42,7 +42,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Block:
+class LayerRank:
     """The parameters of one layer: the rank of the Jacobian's columns that belong to them (None
     where the Jacobian is large), and their share of the tangent kernel's trace.
     """
@@ -100,7 +100,7 @@ class Inspection:
     reduction: Reduction | None = None
     n_reduced: int = 0
     n_all_outputs: int = 0
-    blocks: tuple[Block, ...] | None = None
+    blocks: tuple[LayerRank, ...] | None = None
     bottleneck: BottleneckStructure | None = None
     ranks: RanksAlong | None = None
 
@@ -205,15 +205,15 @@ class Inspection:
         inputs would reveal more.
         """
         rows, D = self.rows_of_jacobian, self.n_params
-        allowed = f"{counted(self.n_samples, 'sample')} × {self._outputs}"
-        whole = counted(D, "parameter direction")
+        allowed = f"{count_of(self.n_samples, 'sample')} × {self._outputs}"
+        whole = count_of(D, "parameter direction")
         if self.dimension is None:
             return f"{allowed} can show at most {min(rows, D):,} of {whole}; the rank was not computed."
         here, found = self._here(self.n_samples), int(self.dimension)
         if found == D:
             return f"{here} all of the {whole} change {self.changed}."
         if found == rows:
-            return self._limited(here, allowed, whole)
+            return self._say_limited(here, allowed, whole)
         if self.exact is None and float(self.dimension.gap) < _CLEAR_GAP:
             return (
                 f"{here} about {found:,} of {whole} change {self.changed} in float64; the singular "
@@ -230,8 +230,8 @@ class Inspection:
     def _outputs(self) -> str:
         """How many outputs, and of how many where some were chosen."""
         if self._chosen:
-            return f"{self.n_outputs:,} of {counted(self.n_all_outputs, 'output')}"
-        return counted(self.n_outputs, "output")
+            return f"{self.n_outputs:,} of {count_of(self.n_all_outputs, 'output')}"
+        return count_of(self.n_outputs, "output")
 
     @property
     def changed(self) -> str:
@@ -241,7 +241,7 @@ class Inspection:
     def _here(self, n: int) -> str:
         return "On this one sample" if n == 1 else f"On these {n:,} samples"
 
-    def _limited(self, here: str, allowed: str, whole: str) -> str:
+    def _say_limited(self, here: str, allowed: str, whole: str) -> str:
         """The headline where the rank is all that the sample can show: what still says something
         comes first.
         """
@@ -273,7 +273,7 @@ class Inspection:
         """The finding in about three sentences: the dimension, whether more samples would raise
         it, and what could go.
         """
-        sentences = (self._more() or self._reason(), self._surplus() or self._kept())
+        sentences = (self._more() or self._reason(), self._surplus() or self._say_kept())
         return (self.headline, *(sentence for sentence in sentences if sentence))
 
     def _reason(self) -> str:
@@ -290,10 +290,10 @@ class Inspection:
             + "."
         )
 
-    def _kept(self) -> str:
+    def _say_kept(self) -> str:
         count = 0 if self.conserved is None else len(self.conserved)
         return (
-            f"Gradient flow keeps {counted(count, 'number')} made of the parameters, whatever the "
+            f"Gradient flow keeps {count_of(count, 'number')} made of the parameters, whatever the "
             "data."
             if count
             else ""
@@ -310,7 +310,7 @@ class Inspection:
         at, n = self.saturated_at, self.n_samples
         if at is None or int(self.dimension) == self.rows_of_jacobian:
             return ""
-        if self._settled():
+        if self._is_settled():
             last = "The last sample" if n - at == 1 else f"The last {n - at:,} samples"
             return f"{last} added nothing; samples of another kind still may."
         return f"The rank still grew at sample {at:,} of {n:,}: more samples may show more."
@@ -325,7 +325,7 @@ class Inspection:
             f"{where} would show {enough:,}." if enough > found else f"{where} would show no more."
         )
 
-    def _settled(self) -> bool:
+    def _is_settled(self) -> bool:
         """Whether the rank is known to have stood still over the last samples."""
         return (
             self.saturated_at is not None
@@ -368,7 +368,7 @@ class Inspection:
             (
                 "samples × outputs",
                 f"{self.n_samples:,} × {self.n_outputs:,}",
-                f"{counted(size, 'row')} of the Jacobian{chosen}{outputs}",
+                f"{count_of(size, 'row')} of the Jacobian{chosen}{outputs}",
             ),
         ]
         return (
@@ -391,7 +391,7 @@ class Inspection:
             )
             rows.append(("functional dimension", f"{int(self.dimension):,}", f"numerical, {how}"))
         if self.saturated_at is not None and int(self.dimension or 0) < self.rows_of_jacobian:
-            late = "" if self._settled() else "; too late to say that it has settled"
+            late = "" if self._is_settled() else "; too late to say that it has settled"
             remark = f"of {self.n_samples:,} samples, in the order given{late}"
             rows.append(("  reached after", f"{self.saturated_at:,}", remark))
         if self.exact is not None and self.float64 is not None:
@@ -449,18 +449,18 @@ class Inspection:
             named += [("unexplained", unexplained)] if unexplained else []
             if named:
                 listed = ", ".join(
-                    f"{count:,} {self._called(name, everywhere=where == _TRIED)}"
+                    f"{count:,} {self._name_source(name, everywhere=where == _TRIED)}"
                     for name, count in named
                 )
                 texts.append(f"{where}: {listed}")
         return "; ".join(texts) or "all of them change the function"
 
-    def _called(self, name: str, *, everywhere: bool) -> str:
+    def _name_source(self, name: str, *, everywhere: bool) -> str:
         """A source of the account as the end of "182 directions …". How many units are inactive is
         known for the sample, not for every input tried.
         """
         if name == INACTIVE and self.layers:
-            units = counted(sum(s.inactive for s in self.layers), "inactive unit")
+            units = count_of(sum(s.inactive for s in self.layers), "inactive unit")
             return f"directions of {'inactive units' if everywhere else units}"
         if name == FEW:
             return "because a region has too few samples"
@@ -468,7 +468,7 @@ class Inspection:
 
     def _reduction_remark(self, reduction: Reduction) -> str:
         """What went, and how far the outputs moved."""
-        where = f"on {counted(self.n_reduced, 'sample')}" if self.n_reduced else "everywhere"
+        where = f"on {count_of(self.n_reduced, 'sample')}" if self.n_reduced else "everywhere"
         if not reduction.parameters_saved:
             unseen = ", ".join(dict.fromkeys(reduction.left_out))
             besides = f"; not looked at: the channels of {unseen}" if unseen else ""
@@ -476,7 +476,7 @@ class Inspection:
         net = perceptron(reduction.net)
         noun = "channel" if self.units == "channels" else "unit"
         fewer = (
-            f"{counted(reduction.neurons_saved, noun)} fewer"
+            f"{count_of(reduction.neurons_saved, noun)} fewer"
             if reduction.neurons_saved
             else "no channel fewer, but scales and shifts folded into the weights beside them"
         )
@@ -504,7 +504,7 @@ class Inspection:
                 ("on", [s.on for s in self.layers]),
                 ("off", [s.off for s in self.layers]),
             ):
-                remark = f"by layer: {_listed(counts)}{over}"
+                remark = f"by layer: {_list_counts(counts)}{over}"
                 rows.append((f"{units} always {kind}", f"{sum(counts):,} of {of}", remark))
         return rows
 
@@ -575,12 +575,12 @@ class Inspection:
         narrower = self.bottleneck_layers
         if not narrower:
             why = (
-                f"only layers that have no more than {counted(found.rank, 'singular value')} look like one"
+                f"only layers that have no more than {count_of(found.rank, 'singular value')} look like one"
                 if found.layers and found.rank
                 else "no layer has its singular values near 0 and 1"
             )
             return [("bottleneck", "none", f"{why}; {norm}")]
-        layers = f"layer{'s' if len(narrower) > 1 else ''} {_listed(narrower)}"
+        layers = f"layer{'s' if len(narrower) > 1 else ''} {_list_counts(narrower)}"
         where = f"in {layers} of {found.net.depth}; {norm}"
         return [("bottleneck", f"rank {found.rank}", where)]
 
@@ -597,18 +597,18 @@ class Inspection:
         ]
         narrow = found.narrowest
         assert narrow is not None
-        samples = counted(found.samples, "sample")
+        samples = count_of(found.samples, "sample")
         rows = [
             (
                 "ranks along the network",
                 f"{len(short)} of {len(layers)}",
-                f"weight matrices below full rank{_named(short)}"
-                + (f"; not looked at{_named(found.left_out)}" if found.left_out else ""),
+                f"weight matrices below full rank{_list_names(short)}"
+                + (f"; not looked at{_list_names(found.left_out)}" if found.left_out else ""),
             ),
             (
                 "  representations",
                 f"{len(low)} of {len(layers)}",
-                f"below what the size of the layer and {samples} allow{_named(low)}; the smallest rank "
+                f"below what the size of the layer and {samples} allow{_list_names(low)}; the smallest rank "
                 f"is {int(narrow.representation)}, in {narrow.name}",
             ),
         ]
@@ -620,8 +620,8 @@ class Inspection:
                 if blocks
                 else ""
             )
-            cuts = f"{counted(len(found.cuts), 'cut')} of the network"
-            at = counted(found.jacobians_at, "sample")
+            cuts = f"{count_of(len(found.cuts), 'cut')} of the network"
+            at = count_of(found.jacobians_at, "sample")
             remark = f"smallest rank over {cuts}, on {at}{smallest}"
             least_of = f"{int(least.to_output)} of {least.of}"
             rows.append(("  Jacobians to the output", least_of, remark))
@@ -684,11 +684,11 @@ def _gap(rank: Rank) -> str:
     return f"{'no singular value counts as zero' if np.isinf(gap) else f'gap in the spectrum {gap:.2g}'}{sketched}"
 
 
-def _listed(counts: Iterable[int]) -> str:
+def _list_counts(counts: Iterable[int]) -> str:
     return ", ".join(f"{count:,}" for count in counts)
 
 
-def _named(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     """After a colon, the first three and how many others."""
     others = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f": {', '.join(names[:3])}{others}" if names else ""

@@ -16,14 +16,14 @@ from neuromanifold.models import MLP, load, losses
 from neuromanifold.models.function import output_shape
 from neuromanifold.models.init import he_bias
 from neuromanifold.models.losses import Loss
-from neuromanifold.numerics.results import counted
+from neuromanifold.numerics.results import count_of
 from neuromanifold.numerics.validation import leading_axis
 
 _EXAMPLE_WIDTHS = (1, 10, 10, 10, 10, 1)
 _LOSSES = ("mse", "cross_entropy", "half_squared_error", "squared_error", "huber")
 
 
-def opened(
+def open_files(
     model: str, data: str | None, targets: str | None, reading: dict[str, Any]
 ) -> tuple[Any, Any, Any, np.ndarray | None]:
     """(f, params, x, y) of the files; `reading` are the options of `nm.load`."""
@@ -48,7 +48,7 @@ def fitting_shape(f: Any, params: Any, x: Any) -> tuple[int, ...]:
         found = re.search(r"takes (?:\(n, )?(\d+)\b(?!,)", str(error))
         if found is not None and np.ndim(x) == 2 and not isinstance(x, dict | tuple):
             raise ValueError(
-                f"`DATA` does not fit: samples have {counted(x.shape[1], 'feature')}; the network "
+                f"`DATA` does not fit: samples have {count_of(x.shape[1], 'feature')}; the network "
                 f"takes {found[1]}."
             ) from None
         error.args = (str(error).replace("`x`", "`DATA`", 1),)

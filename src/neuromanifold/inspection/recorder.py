@@ -22,7 +22,7 @@ from neuromanifold.inspection.costs import (
     scalings_seconds,
 )
 from neuromanifold.inspection.inspect import failure, subject_of, too_much
-from neuromanifold.inspection.sections import LeftOut, bent, conserved, float64_rank
+from neuromanifold.inspection.sections import LeftOut, bent, find_conserved, float64_rank
 from neuromanifold.inspection.subject import Subject
 from neuromanifold.inspection.timeline import Timeline
 from neuromanifold.inspection.units import statuses
@@ -53,7 +53,7 @@ class Reference:
     conserved: np.ndarray | None = None
     labels: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def restated(self, s: Subject) -> Subject:
+    def restate(self, s: Subject) -> Subject:
         """The same network on the same sample, as a function that serves all steps: statistics
         that have moved are arguments of what was compiled, not part of it.
         """
@@ -90,7 +90,7 @@ class _Restated:
     def __call__(self, params: Any, x: Any) -> Any:
         """f_θ(x), with the state that comes beside x."""
         if not is_traced((params, x)):
-            return _jitted(self, params, x)
+            return _apply_compiled(self, params, x)
         own, rows = x
         leaves, structure = jax.tree.flatten(self.f.state)
         for i, row in zip(self.moving, rows, strict=True):
@@ -100,7 +100,7 @@ class _Restated:
 
 
 @jax.jit(static_argnums=0)
-def _jitted(network: _Restated, params: Any, x: Any) -> Any:
+def _apply_compiled(network: _Restated, params: Any, x: Any) -> Any:
     return network(params, x)
 
 
@@ -122,7 +122,7 @@ def _targets(s: Subject) -> str:
 
 
 def _loss(s: Subject, reference: Reference) -> Values:
-    s = reference.restated(s)
+    s = reference.restate(s)
     with boundary(s.params, s.x):
         return {"loss": float(s.loss(s.values, np.asarray(s.y, np.float64)))}
 
@@ -131,7 +131,7 @@ def _dimension(s: Subject, reference: Reference) -> Values:
     """Exactly where the network allows it, else by singular values with their gap."""
     if s.exactly:
         return {"functional_dimension": int(s.rank)}
-    found = float64_rank(reference.restated(s))
+    found = float64_rank(reference.restate(s))
     return {"functional_dimension": int(found), "gap": float(found.gap)}
 
 
@@ -161,12 +161,12 @@ def _distinct(names: list[str]) -> tuple[str, ...]:
 
 
 def _alignment(s: Subject, reference: Reference) -> Values:
-    s = reference.restated(s)
+    s = reference.restate(s)
     return {"alignment": alignment(s.f, s.params, s.x, s.y, loss=s.loss)}
 
 
 def _sharpness(s: Subject, reference: Reference) -> Values:
-    s = reference.restated(s)
+    s = reference.restate(s)
     found = sharpness(s.f, s.params, s.x, s.y, loss=s.loss, rtol=_SHARPNESS_RTOL)
     return {"sharpness": found}
 
@@ -175,7 +175,7 @@ def _kernel_drift(s: Subject, reference: Reference) -> Values:
     """‖Θ − Θ₀‖_F / ‖Θ₀‖_F, Θ the tangent kernel summed over outputs, and its effective rank
     exp(−Σ p log p), p = λ/Σλ of its eigenvalues.
     """
-    s = reference.restated(s)
+    s = reference.restate(s)
     params = jax.tree.map(lambda a: np.asarray(a, np.float64), s.params)
     kernel = np.asarray(ntk(s.f, params, s.x, trace=True, memory=s.budget))
     if reference.kernel is None:
@@ -195,13 +195,13 @@ def _effective_rank(kernel: np.ndarray) -> float:
     return float(np.exp(-(shares * np.log(shares)).sum())) if len(shares) else 0.0
 
 
-def _conserved(s: Subject, reference: Reference) -> Values:
+def _measure_conserved(s: Subject, reference: Reference) -> Values:
     def scalings() -> Scalings:
         """A property of the function: those of the first record serve all."""
         reference.scalings = reference.scalings or s.scalings
         return reference.scalings
 
-    found = conserved(s, scalings)
+    found = find_conserved(s, scalings)
     if not len(found):
         raise LeftOut("no continuous symmetry of the network gives one")
     values = np.asarray(found.values)
@@ -218,7 +218,9 @@ MEASURES = (
     Measure("loss", _loss, _targets, lambda s: passes(s, 1)),
     Measure("alignment", _alignment, _targets, lambda s: passes(s, 3)),
     Measure("units", _units, bent, deciding_seconds),
-    Measure("conserved quantities", _conserved, lambda s: "", scalings_seconds, scalings_bytes),
+    Measure(
+        "conserved quantities", _measure_conserved, lambda s: "", scalings_seconds, scalings_bytes
+    ),
     Measure(
         "kernel drift",
         _kernel_drift,
@@ -286,7 +288,7 @@ class Recorder(ByName):
         if all(np.isfinite(np.asarray(leaf, np.float64)).all() for leaf in leaves):
             with one_network():
                 subject = subject_of(f, params, self._x, self._y, **self._options)
-                self._records[step] = self._measured(subject)
+                self._records[step] = self._measure(subject)
         else:
             self._records[step] = {}
             self._left_out[f"step {step}"] = "its parameters are not finite"
@@ -304,7 +306,7 @@ class Recorder(ByName):
             _dataset(dict(sorted(self._records.items())), self._reference.labels, self._left_out)
         )
 
-    def _measured(self, subject: Subject) -> Values:
+    def _measure(self, subject: Subject) -> Values:
         found: Values = {}
         for measure in MEASURES:
             if measure.title in self._left_out:
@@ -313,7 +315,7 @@ class Recorder(ByName):
             if why:
                 self._left_out[measure.title] = why
             else:
-                found |= self._tried(measure, subject)
+                found |= self._try(measure, subject)
         return found
 
     def _obstacle(self, measure: Measure, subject: Subject) -> str:
@@ -323,7 +325,7 @@ class Recorder(ByName):
             self._fits.add(measure.title)
         return why
 
-    def _tried(self, measure: Measure, subject: Subject) -> Values:
+    def _try(self, measure: Measure, subject: Subject) -> Values:
         """A loop that trains must not end because a number overflows, or something fails that
         nobody foresaw.
         """

@@ -22,13 +22,13 @@ from neuromanifold.models.files.factory import module_with_factory
 from neuromanifold.models.model_kind import perceptron, with_all_biases
 from neuromanifold.models.storage import layer_names
 from neuromanifold.numerics.precision import is_floating
-from neuromanifold.numerics.results import counted
+from neuromanifold.numerics.results import count_of
 from neuromanifold.runtime.files import check_output, from_memory, write_atomically
 from neuromanifold.runtime.packages import need
 from neuromanifold.symmetry.reduction.reduce import Reduction, reduce_width
 
 
-def reduced_file(
+def reduce_file(
     model: str, data: str | None, out: Path | None, factory: str | None, **reading: Any
 ) -> tuple[str, Path]:
     """What went of the network in a file, and the file of the rest; `out` is `smaller` in the
@@ -39,15 +39,15 @@ def reduced_file(
     if program or out.suffix in (".pt", ".pth"):
         need("torch")
     if factory is not None:
-        return reduced_module(model, data, out, factory)
+        return reduce_module(model, data, out, factory)
     return (
-        reduced_program(model, data, out, **reading)
+        reduce_program(model, data, out, **reading)
         if program
-        else reduced_layers(model, data, out, **reading)
+        else reduce_layers(model, data, out, **reading)
     )
 
 
-def reduced_layers(model: str, data: str | None, out: Path, **reading: Any) -> tuple[str, Path]:
+def reduce_layers(model: str, data: str | None, out: Path, **reading: Any) -> tuple[str, Path]:
     """What went of a stack of linear layers, and the file of the rest; everywhere equal where no
     samples are given.
     """
@@ -72,7 +72,7 @@ def reduced_layers(model: str, data: str | None, out: Path, **reading: Any) -> t
     return said, save(out, found.net, found.params, names=names)
 
 
-def reduced_program(model: str, data: str | None, out: Path, **reading: Any) -> tuple[str, Path]:
+def reduce_program(model: str, data: str | None, out: Path, **reading: Any) -> tuple[str, Path]:
     """What went of a `.pt2` program, and the file of the rest, of which nothing was executed; it
     is read again and compared.
     """
@@ -87,17 +87,17 @@ def reduced_program(model: str, data: str | None, out: Path, **reading: Any) -> 
     fitting_shape(f, params, x)
     found = reduce_width(f, params, x)
     whole, small = program_module(f, params), found.to_torch(example=x)
-    moved = _moved(outputs_in_torch(f, whole, x), outputs_in_torch(f, small, x))
+    moved = _say_moved(outputs_in_torch(f, whole, x), outputs_in_torch(f, small, x))
     path = write_program(out, f, small, x)
     g, smaller = load(path)
-    again = _moved(jax.tree.leaves(f(params, x)), jax.tree.leaves(g(smaller, x)))
+    again = _say_moved(jax.tree.leaves(f(params, x)), jax.tree.leaves(g(smaller, x)))
     return (
-        f"{_said(found, whole, small)}\nin PyTorch {moved}\nread again from the file, {again}",
+        f"{_say_result(found, whole, small)}\nin PyTorch {moved}\nread again from the file, {again}",
         path,
     )
 
 
-def reduced_module(model: str, data: str | None, out: Path, factory: str) -> tuple[str, Path]:
+def reduce_module(model: str, data: str | None, out: Path, factory: str) -> tuple[str, Path]:
     """What went of the PyTorch module that `factory` builds with the weights of the file, and the
     file of the rest.
 
@@ -120,10 +120,10 @@ def reduced_module(model: str, data: str | None, out: Path, factory: str) -> tup
         found.to_torch(module, example=x) if graph else to_torch(module, found.params, resize=True)
     )
     said = (
-        f"{_said(found, module, small)}\nin PyTorch "
-        f"{_moved(_outputs(module, x, torch), _outputs(small, x, torch))}"
+        f"{_say_result(found, module, small)}\nin PyTorch "
+        f"{_say_moved(_outputs(module, x, torch), _outputs(small, x, torch))}"
     )
-    return said, save_graph(out, small, x) if graph else _written(small, out, torch)
+    return said, save_graph(out, small, x) if graph else _write_module(small, out, torch)
 
 
 def _check_data(data: str | None) -> None:
@@ -133,15 +133,15 @@ def _check_data(data: str | None) -> None:
         )
 
 
-def _said(found: Reduction, whole: Any, small: Any) -> str:
+def _say_result(found: Reduction, whole: Any, small: Any) -> str:
     before, after = (sum(p.numel() for p in each.parameters()) for each in (whole, small))
     return (
-        f"{before:,} → {after:,} parameters, {counted(found.neurons_saved, 'unit')} fewer; "
+        f"{before:,} → {after:,} parameters, {count_of(found.neurons_saved, 'unit')} fewer; "
         f"{found.evidence}"
     )
 
 
-def _moved(before: Iterable[Any], after: Iterable[Any]) -> str:
+def _say_moved(before: Iterable[Any], after: Iterable[Any]) -> str:
     """How far outputs moved, array by array, beside their size."""
     pairs = [
         (np.asarray(a, np.float64), np.asarray(b, np.float64))
@@ -167,7 +167,7 @@ def _outputs(module: Any, x: Any, torch: Any) -> list[np.ndarray]:
     return [np.asarray(y.double()) for y in tensors_in(given)]
 
 
-def _written(module: Any, out: Path, torch: Any) -> Path:
+def _write_module(module: Any, out: Path, torch: Any) -> Path:
     """The state dict of a module."""
     state = {name: tensor.detach().contiguous() for name, tensor in module.state_dict().items()}
     if out.suffix == ".safetensors":

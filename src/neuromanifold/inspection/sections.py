@@ -22,8 +22,6 @@ from neuromanifold.inspection.costs import (
     blocks_bytes,
     blocks_seconds,
     bottleneck_seconds,
-    closed_bytes,
-    closed_seconds,
     curvature_seconds,
     deciding_bytes,
     deciding_seconds,
@@ -36,6 +34,8 @@ from neuromanifold.inspection.costs import (
     float64_seconds,
     growth_seconds,
     passes,
+    path_bytes,
+    path_seconds,
     ranks_bytes,
     ranks_seconds,
     reduction_bytes,
@@ -50,8 +50,8 @@ from neuromanifold.inspection.costs import (
     whole_rank_seconds,
 )
 from neuromanifold.inspection.descent import Descent, descent
-from neuromanifold.inspection.inspection import Block
-from neuromanifold.inspection.subject import Subject, thinned, wide_leaf
+from neuromanifold.inspection.inspection import LayerRank
+from neuromanifold.inspection.subject import Subject, thin, wide_leaf
 from neuromanifold.inspection.units import statuses
 from neuromanifold.models.model_kind import filters, perceptron
 from neuromanifold.numerics import modular
@@ -165,7 +165,7 @@ def _regions(s: Subject) -> int:
     return len(np.unique(np.packbits(patterns, axis=1), axis=0)) if patterns.shape[1] else 1
 
 
-def _closed(s: Subject) -> int:
+def _count_zero_columns(s: Subject) -> int:
     """How many columns of J are zero: by the decided bends, else those where Jᵀv is 0.0 for a random
     v, which no rounding makes zero unless every path is shut. A place outside an array stands for
     none where fewer rows are chosen than there is room for.
@@ -175,7 +175,7 @@ def _closed(s: Subject) -> int:
     return s.pulled[1]
 
 
-def _blocks(s: Subject) -> tuple[Block, ...]:
+def _blocks(s: Subject) -> tuple[LayerRank, ...]:
     """Layer by layer, the rank of J_l and ‖J_l‖²/‖J‖²: of J itself where it is small, else from
     Σ‖J_liᵀv‖² over random v, one or more at each sample i, whose mean is ‖J_l‖².
     """
@@ -202,7 +202,7 @@ def _blocks(s: Subject) -> tuple[Block, ...]:
         raise LeftOut("its entries overflow float64 at these values")
     whole = float(squares.sum()) or 1.0
     return tuple(
-        Block(name, count, ranks[name], float(squares[mine].sum()) / whole)
+        LayerRank(name, count, ranks[name], float(squares[mine].sum()) / whole)
         for name, mine in members.items()
         if (count := sum(sizes[k] for k in mine))
     )
@@ -301,7 +301,7 @@ def _account_obstacle(s: Subject) -> str:
     )
 
 
-def conserved(s: Subject, scalings: Callable[[], Scalings]) -> ConservedQuantities:
+def find_conserved(s: Subject, scalings: Callable[[], Scalings]) -> ConservedQuantities:
     """Those of an `nm.MLP` or `nm.LinearConvNet` by its description, of any other network the
     balances of its channels.
     """
@@ -324,7 +324,7 @@ def conserved(s: Subject, scalings: Callable[[], Scalings]) -> ConservedQuantiti
     return found
 
 
-def reduced_on(s: Subject) -> Any:
+def samples_to_reduce_on(s: Subject) -> Any:
     """The samples that the smaller network agrees on: all that were given where one pass over
     them is short.
     """
@@ -334,7 +334,7 @@ def reduced_on(s: Subject) -> Any:
 
 def _reduction(s: Subject) -> Reduction:
     try:
-        whole = reduced_on(s)
+        whole = samples_to_reduce_on(s)
         geometry = s.geometry if whole is s.x else Geometry(s.f, s.params, whole, memory=s.budget)
         return reduction_of(geometry)
     except ValueError as refusal:
@@ -358,7 +358,7 @@ def _bottleneck(s: Subject) -> BottleneckStructure:
 
 def _ranks(s: Subject) -> RanksAlong:
     """Representations on at most `RANKED` samples, Jacobians at a few of them."""
-    some = thinned(s.x, min(s.samples, RANKED))
+    some = thin(s.x, min(s.samples, RANKED))
     try:
         found = ranks_along(s.f, s.params, some, memory=s.budget)
     except np.linalg.LinAlgError:
@@ -378,8 +378,8 @@ SECTIONS = (
     Section("exact", "exact rank", _exact_rank, _exactly, exact_seconds, exact_bytes_of, of_rows=True),
     Section("growth", "rank by number of samples", _growth, _growth_obstacle, growth_seconds, exact_bytes_of, "exact", of_rows=True),
     Section(
-        "closed", "parameters without effect", _closed, lambda s: "",
-        closed_seconds, closed_bytes, "regions",
+        "closed", "parameters without effect", _count_zero_columns, lambda s: "",
+        path_seconds, path_bytes, "regions",
     ),
     Section("blocks", "parameters by layer", _blocks, lambda s: "", blocks_seconds, blocks_bytes, of_rows=True),
     Section("float64", "float64 rank", float64_rank, _float64_obstacle,
@@ -397,7 +397,7 @@ SECTIONS = (
         symmetries_seconds, symmetries_bytes, concerns=_is_large,
     ),
     Section(
-        "conserved", "conserved quantities", lambda s: conserved(s, lambda: s.scalings), lambda s: "",
+        "conserved", "conserved quantities", lambda s: find_conserved(s, lambda: s.scalings), lambda s: "",
         scalings_seconds, scalings_bytes,
     ),
     Section(

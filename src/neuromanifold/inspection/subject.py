@@ -18,7 +18,7 @@ from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.graph.interpret import interpret
 from neuromanifold.graph.products import Convolution
 from neuromanifold.graph.program import Node, Program
-from neuromanifold.graph.reading import called, evaluated
+from neuromanifold.graph.reading import call, evaluate
 from neuromanifold.graph.selection import select
 from neuromanifold.graph.uses import entering, leaves
 from neuromanifold.graph.walk import NoExactAnswer
@@ -56,7 +56,9 @@ class ChosenOutputs(RowByRow):
     def __call__(self, params: Any, x: Any) -> Any:
         """The chosen entries, (n, count), and no others are computed."""
         params, x = jax.tree.map(jnp.asarray, (params, x))
-        graph = _chosen(self, Signature.of(params), Signature.of_sample(x), widest(params, x))
+        graph = _choose_outputs(
+            self, Signature.of(params), Signature.of_sample(x), widest(params, x)
+        )
 
         def one(sample: Any) -> Any:
             inputs = [*jax.tree.leaves(params), *jax.tree.leaves(sample)]
@@ -66,7 +68,7 @@ class ChosenOutputs(RowByRow):
 
     def of(self, params: Any, x: Any) -> Any:
         """The chosen entries of all, (n, count)."""
-        outputs = called(self.f, params, x)
+        outputs = call(self.f, params, x)
         parts = _box(self.places, np.shape(outputs)[1:]) if isinstance(outputs, jax.Array) else None
         if parts is None:
             return flat_outputs(self.f, params, x)[:, np.array(self.places)]
@@ -75,7 +77,9 @@ class ChosenOutputs(RowByRow):
 
 
 @lru_cache(maxsize=16)
-def _chosen(chosen: ChosenOutputs, params: Signature, x: Signature, dtype: np.dtype) -> Graph:
+def _choose_outputs(
+    chosen: ChosenOutputs, params: Signature, x: Signature, dtype: np.dtype
+) -> Graph:
     """The program of the chosen outputs at one sample."""
     graph = trace(chosen.of, params.structs(), x.structs(), dtype=dtype, whole=True)
     return graph.with_needed_parts()
@@ -249,9 +253,9 @@ class Subject:
             with contextlib.suppress(NoExactAnswer):
                 gates = self.geometry.decided.decisions.gates
                 return pattern_columns(self.f, self.graph, gates, self.samples)
-        return self._rounded_patterns(self.x)
+        return self._round_patterns(self.x)
 
-    def _rounded_patterns(self, x: Any) -> list[np.ndarray]:
+    def _round_patterns(self, x: Any) -> list[np.ndarray]:
         return [np.asarray(a) for a in unit_patterns(self.f, self.params, x)]
 
     def other_patterns(self) -> Iterator[list[np.ndarray]]:
@@ -261,7 +265,7 @@ class Subject:
         size = min(max(1, self.budget // (64 * self.activations)), _BATCH)
         for start in range(0, len(others), size):
             batch = np.resize(others[start : start + size], size)
-            found = self._rounded_patterns(jax.tree.map(lambda a, b=batch: a[b], self.given))
+            found = self._round_patterns(jax.tree.map(lambda a, b=batch: a[b], self.given))
             yield [a[: len(others) - start] for a in found]
 
     @cached_property
@@ -273,7 +277,7 @@ class Subject:
     def values(self) -> np.ndarray:
         """f_θ at the sample, computed in the widest precision among parameters and sample."""
         with arithmetic():
-            return np.asarray(evaluated(self.f, *self._alike(self.x)), np.float64)
+            return np.asarray(evaluate(self.f, *self._alike(self.x)), np.float64)
 
     @cached_property
     def kernel(self) -> Plan:
@@ -315,7 +319,7 @@ class Subject:
             often = -(-_PULLS // self.samples)
             repeated = jax.tree.map(lambda a: np.repeat(a, often, axis=0), self.x)
             params, x = promote((self.params, repeated), np.float64)
-            squares, closed = _pulled(self.f, params, x, jax.random.key(0))
+            squares, closed = _pull_back(self.f, params, x, jax.random.key(0))
             return np.asarray(squares), int(closed)
 
     def _alike(self, x: Any) -> tuple[Any, Any]:
@@ -324,7 +328,7 @@ class Subject:
 
 
 @compiled("f")
-def _pulled(f: Model, params: Any, x: Any, key: Any) -> tuple[Any, Any]:
+def _pull_back(f: Model, params: Any, x: Any, key: Any) -> tuple[Any, Any]:
     """One sample after another, so that one gradient at a time is held."""
 
     def one(carried: Any, sample: Any) -> tuple[Any, None]:
@@ -347,7 +351,7 @@ def _pulled(f: Model, params: Any, x: Any, key: Any) -> tuple[Any, Any]:
 @lru_cache(maxsize=64)
 def _operations(f: Model, params: Signature, x: Signature) -> float:
     """The floating-point operations that XLA counts in `f` at arguments of these shapes."""
-    lowered = evaluated.lower(f, params.structs(), x.structs())
+    lowered = evaluate.lower(f, params.structs(), x.structs())
     return float((lowered.cost_analysis() or {}).get("flops", 0.0))
 
 
@@ -390,7 +394,7 @@ def default_samples(
     return max(1, fitting)
 
 
-def thinned(tree: Any, samples: int) -> Any:
+def thin(tree: Any, samples: int) -> Any:
     """That many samples, evenly spaced, the first one among them."""
     n = leading_axis(tree)
     return tree if samples >= n else jax.tree.map(lambda a: a[chosen_samples(n, samples)], tree)

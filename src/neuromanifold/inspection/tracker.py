@@ -19,9 +19,9 @@ from neuromanifold.models.adapters.jax.flax import from_flax
 from neuromanifold.models.adapters.jax.haiku import from_haiku
 from neuromanifold.models.adapters.model import AdaptedModel
 from neuromanifold.models.adapters.torch.conversion import (
-    evaluated,
+    copy_for_evaluation,
     from_torch,
-    unwrapped,
+    unwrap,
     with_buffers,
 )
 from neuromanifold.models.adapters.torch.tensors import (
@@ -33,7 +33,7 @@ from neuromanifold.models.arguments import Params, check_model
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.validation import indefinite
 from neuromanifold.runtime.files import check_folder
-from neuromanifold.runtime.packages import loaded
+from neuromanifold.runtime.packages import find_loaded
 from neuromanifold.runtime.pickling import ByName
 
 
@@ -164,7 +164,7 @@ def source_of(
     model: Any, x: Any, kwargs: Mapping[str, Any] | None = None, output: Any = None
 ) -> Source:
     """A function that takes what the loop handed over and gives `(f, params)`."""
-    torch, linen, nnx, haiku = map(loaded, ("torch", "flax.linen", "flax.nnx", "haiku"))
+    torch, linen, nnx, haiku = map(find_loaded, ("torch", "flax.linen", "flax.nnx", "haiku"))
     if torch is not None and isinstance(model, torch.nn.Module):
         return _Module(model, x, kwargs, output)
     if nnx is not None and isinstance(model, nnx.Module):
@@ -188,7 +188,7 @@ def as_arrays(tree: Any, name: str) -> Any:
     """Samples as NumPy arrays: PyTorch's tensors, and mappings that are no dictionaries, as
     tokenizers give them.
     """
-    torch = loaded("torch")
+    torch = find_loaded("torch")
     if torch is not None and torch.is_tensor(tree):
         return to_numpy(tree)
     if isinstance(tree, Mapping):
@@ -220,7 +220,7 @@ class _Function(ByName):
         return self.model, params
 
 
-def _given(given: Any, what: str) -> Any:
+def _require(given: Any, what: str) -> Any:
     if given is None:
         raise ValueError(
             f"`{what}` is missing, which the tracker does not hold; call `tracker(step, {what})`."
@@ -246,15 +246,15 @@ def _from_nnx(model: Any, kwargs: Any, given: Any) -> tuple[AdaptedModel, Any]:
 
 
 def _from_linen(model: Any, kwargs: Any, given: Any) -> tuple[AdaptedModel, Any]:
-    return from_flax(model, _given(given, "variables"), kwargs=kwargs)
+    return from_flax(model, _require(given, "variables"), kwargs=kwargs)
 
 
 def _from_haiku(model: Any, kwargs: Any, given: Any) -> tuple[AdaptedModel, Any]:
-    return from_haiku(model, *_several(_given(given, "params")), kwargs=kwargs)
+    return from_haiku(model, *_several(_require(given, "params")), kwargs=kwargs)
 
 
 def _from_equinox(kwargs: Any, given: Any) -> tuple[AdaptedModel, Any]:
-    return from_equinox(*_several(_given(given, "module")), kwargs=kwargs)
+    return from_equinox(*_several(_require(given, "module")), kwargs=kwargs)
 
 
 class _Adapted:
@@ -272,13 +272,13 @@ class _Adapted:
     def __call__(self, given: Any) -> tuple[AdaptedModel, Any]:
         f, params = self._adapt(given)
         if self._f is None:
-            self._f = f if self._output is None else _picked(f, self._output)
+            self._f = f if self._output is None else _pick_output(f, self._output)
         elif not eqx.tree_equal(self._f.state, f.state):
             self._f = replace(self._f, state=f.state)
         return self._f, params
 
 
-def _picked(f: AdaptedModel, output: Callable[[Any], Any]) -> AdaptedModel:
+def _pick_output(f: AdaptedModel, output: Callable[[Any], Any]) -> AdaptedModel:
     return replace(f, apply=lambda params, state, x: output(f.apply(params, state, x)))
 
 
@@ -289,7 +289,7 @@ class _Module:
 
     def __init__(self, module: Any, x: Any, kwargs: Any, output: Any):
         self._module, self._options = (
-            unwrapped(module),
+            unwrap(module),
             {"example": x, "kwargs": kwargs, "output": output},
         )
         self._f, self._buffers = None, {}
@@ -305,7 +305,7 @@ class _Module:
         fixed = {**dict(module.named_buffers(remove_duplicate=False)), **frozen}
         buffers = {name: to_numpy(tensor) for name, tensor in fixed.items()}
         if self._f is None or buffers.keys() != self._buffers.keys():
-            self._f, _ = from_torch(evaluated(module), **self._options)
+            self._f, _ = from_torch(copy_for_evaluation(module), **self._options)
         elif not eqx.tree_equal(buffers, self._buffers):
             self._f = with_buffers(self._f, buffers)
         self._buffers = buffers

@@ -82,7 +82,7 @@ def statuses(
 
     A unit that bends twice, as that of ReLU6, is one unit, which is on where it passes its signal.
     """
-    named = _named(f, graph, len(patterns))
+    named = _name_units(f, graph, len(patterns))
     stages = (
         graph.stages
         if len(patterns) == len(graph.units) and not perceptron(f)
@@ -99,7 +99,9 @@ def statuses(
     )
 
 
-def _named(f: Any, graph: Graph, count: int) -> list[tuple[str, tuple[int, ...], int | None, bool]]:
+def _name_units(
+    f: Any, graph: Graph, count: int
+) -> list[tuple[str, tuple[int, ...], int | None, bool]]:
     """Name, shape without the axis of the one sample, the axis of the channels, and whether its
     places are units, of each bend.
     """

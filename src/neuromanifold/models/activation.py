@@ -73,7 +73,7 @@ class Activation:
             )
         if declared.get("parity") not in ("odd", "even", None):
             raise ValueError(f"`parity` is {declared['parity']!r}; pass 'odd', 'even' or None.")
-        declared = {**_implied(declared), **declared}
+        declared = {**_imply(declared), **declared}
         missing = frozenset(_PROPERTIES) - set(declared)
         properties = {**(_measure(fn) if missing else {}), **declared}
         for key in _PROPERTIES:
@@ -96,7 +96,7 @@ class Activation:
         return self.name
 
 
-def _implied(declared: dict[str, Any]) -> dict[str, Any]:
+def _imply(declared: dict[str, Any]) -> dict[str, Any]:
     """What a declared polynomial says about slopes, and declared slopes about the polynomial."""
     if declared.get("polynomial") is not None:
         constant, *rest = (*declared["polynomial"], 0.0)

@@ -4,7 +4,7 @@ once for each shape.
 
 import inspect
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
@@ -27,7 +27,7 @@ from neuromanifold.numerics.validation import (
     leading_axis,
     sample_arrays,
 )
-from neuromanifold.runtime.packages import loaded
+from neuromanifold.runtime.packages import find_loaded
 
 Model = Callable[[Any, Any], Any]
 """A network as a function `f(params, x)`: row i of the result depends on row i of `x` alone."""
@@ -77,7 +77,7 @@ _ADAPTERS = (
 def _refuse_foreign(f: Any) -> None:
     """Modules of other libraries are no functions of parameters; each has its adapter."""
     for package, name, call in _ADAPTERS:
-        if (found := loaded(package)) is not None and isinstance(f, getattr(found, name)):
+        if (found := find_loaded(package)) is not None and isinstance(f, getattr(found, name)):
             raise TypeError(
                 f"`f` is {indefinite(f)} of {package.partition('.')[0]}; make a function of it: "
                 f"`f, params = nm.{call}`."
@@ -109,7 +109,7 @@ _one_network = ContextVar("one network", default=False)
 
 
 @contextmanager
-def one_network() -> Iterator[None]:
+def one_network() -> Generator[None]:
     """Inside, new functions are one network at its next step: its programs stay."""
     before = _one_network.set(True)
     try:
@@ -136,7 +136,9 @@ def _check_arguments(f: Any) -> None:
         ) from None
 
 
-def checked(f: Model, params: Any, x: Any, *more: Any, dtype: Any = None) -> tuple[Any, ...]:
+def check_arguments(
+    f: Model, params: Any, x: Any, *more: Any, dtype: Any = None
+) -> tuple[Any, ...]:
     """(params, x, *more) as JAX arrays of the widest dtype among them (or `dtype`). Call inside
     `boundary`.
     """

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neuromanifold.graph.reading import called, read
+from neuromanifold.graph.reading import call, read
 from neuromanifold.graph.selection import select
 from neuromanifold.numerics.precision import dtype_of, is_floating, is_wide, widest
 from neuromanifold.numerics.validation import indefinite
@@ -49,7 +49,7 @@ class FunctionModel(ByName):
         return y
 
 
-def restricted(
+def restrict(
     f: Callable[[Any, Any], Any], params: Any, wrt: Any
 ) -> tuple[FunctionModel, dict[str, Any]]:
     """`(g, chosen)`: `f` as a function of the parameters that `wrt` names, by name; the others are
@@ -139,7 +139,7 @@ def _refuse_none(leaves: list[Any]) -> None:
 
 def flat_outputs(f: Callable[[Any, Any], Any], params: Any, x: Any) -> Any:
     """f_θ(x) as one array (n, o): the leaves of the output side by side."""
-    leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(called(f, params, x))]
+    leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(call(f, params, x))]
     _refuse_none(leaves)
     parts = [leaf.reshape(leaf.shape[0], -1) for leaf in leaves]
     return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=1)

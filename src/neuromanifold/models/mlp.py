@@ -58,13 +58,13 @@ class MLP:
         output_activation: str | Activation | None = None,
         scaling: str = "standard",
     ):
-        widths = _checked_widths(widths)
+        widths = _check_widths(widths)
         if not isinstance(bias, bool):
             raise TypeError(f"`bias` is {bias!r}; pass True or False.")
         if scaling not in ("standard", "ntk"):
             raise ValueError(f"`scaling` is {scaling!r}; pass 'standard' or 'ntk'.")
         object.__setattr__(self, "widths", widths)
-        object.__setattr__(self, "activation", _checked_activations(activation, widths[1:-1]))
+        object.__setattr__(self, "activation", _check_activations(activation, widths[1:-1]))
         object.__setattr__(self, "bias", bias)
         object.__setattr__(
             self,
@@ -229,7 +229,7 @@ def check_draw(key: Any, runs: Any, dtype: Any) -> None:
         )
 
 
-def _checked_widths(widths: Any) -> tuple[int, ...]:
+def _check_widths(widths: Any) -> tuple[int, ...]:
     try:
         checked = tuple(operator.index(w) for w in in_order(widths))
     except TypeError:
@@ -255,7 +255,7 @@ def _resolve(entry: Any) -> Activation:
     )
 
 
-def _checked_activations(activation: Any, hidden: tuple[int, ...]) -> tuple[Entry, ...]:
+def _check_activations(activation: Any, hidden: tuple[int, ...]) -> tuple[Entry, ...]:
     entries = (
         tuple(activation) if isinstance(activation, (tuple, list)) else (activation,) * len(hidden)
     )

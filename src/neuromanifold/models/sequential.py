@@ -54,7 +54,7 @@ class Sequential:
         if scaling not in SCALINGS:
             raise ValueError(f"`scaling` is {scaling!r}; pass 'ntk' or 'standard'.")
         object.__setattr__(self, "layers", as_layers(layers, "layers"))
-        object.__setattr__(self, "input_shape", _checked_shape(input_shape))
+        object.__setattr__(self, "input_shape", _check_shape(input_shape))
         object.__setattr__(self, "scaling", scaling)
         shapes_through(self.layers, self.input_shape)
 
@@ -135,7 +135,7 @@ def _forward(net: Sequential, params: Any, x: Any) -> Any:
     return apply_all(net.layers, params, x, net.scaling)
 
 
-def _checked_shape(shape: Any) -> Shape:
+def _check_shape(shape: Any) -> Shape:
     values = (shape,) if isinstance(shape, int) else tuple(shape)
     if not values or not all(isinstance(v, (int, np.integer)) and v >= 1 for v in values):
         raise ValueError(

@@ -12,7 +12,7 @@ import numpy as np
 from neuromanifold.models.activation import Activation, Mixed, activation_named
 from neuromanifold.models.adapters.torch.tensors import from_array
 from neuromanifold.models.files.factory import load_with_factory
-from neuromanifold.models.files.layers import chained, folded, parts_of
+from neuromanifold.models.files.layers import chain_layers, fold_normalisations, parts_of
 from neuromanifold.models.files.pt2 import read_exported
 from neuromanifold.models.files.tensors import FORMATS, keeps_order, read_tensors
 from neuromanifold.models.mlp import MLP, Entry, Layer, Params
@@ -75,7 +75,8 @@ def layer_names(path: str | Path) -> list[str]:
     path = Path(path)
     tensors, _ = read_tensors(path)
     return [
-        part.name for part in chained(path, parts_of(path, tensors), keeps_order(path), tensors)
+        part.name
+        for part in chain_layers(path, parts_of(path, tensors), keeps_order(path), tensors)
     ]
 
 
@@ -129,7 +130,9 @@ def load(
         )
     tensors, metadata = read_tensors(path)
     parts = parts_of(path, tensors)
-    params = folded(path, parts, chained(path, parts, keeps_order(path), tensors), batchnorm)
+    params = fold_normalisations(
+        path, parts, chain_layers(path, parts, keeps_order(path), tensors), batchnorm
+    )
     check_params(params)
     net = _architecture(path, params, metadata.get(_KEY), activation)
     if (known := perceptron(net)) is not None:

@@ -35,14 +35,14 @@ def guard(*rooms: ModuleType | type) -> None:
     """
     for room in rooms:
         if isinstance(room, type):
-            room.__init__ = _guarded(room.__init__)
+            room.__init__ = _guard(room.__init__)
             continue
         for name in room.__all__:
             function = getattr(room, name)
             if inspect.isfunction(function) and _is_verb(inspect.unwrap(function)):
                 home = sys.modules[function.__module__]
                 if getattr(home, name, None) is function:
-                    setattr(home, name, _guarded(function))
+                    setattr(home, name, _guard(function))
                 setattr(room, name, getattr(home, name, function))
 
 
@@ -51,7 +51,7 @@ def _is_verb(function: Any) -> bool:
     return list(inspect.signature(function).parameters) != ["f", "params", "x", "y"]
 
 
-def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
+def _guard(function: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(function)
     hints = {
         name: kinds
@@ -122,7 +122,7 @@ def _explain(
     if len(odd) == 1:
         first = next(iter(str(error).splitlines()), "").rstrip(".")
         raise TypeError(
-            f"`{odd[0]}` is {_shown(given[odd[0]])}, which cannot be used here "
+            f"`{odd[0]}` is {_show(given[odd[0]])}, which cannot be used here "
             f"({type(error).__name__}: {first}); pass what the function's documentation names."
         ) from error
 
@@ -213,10 +213,10 @@ def check(name: str, value: Any, kinds: tuple[Any, ...], cause: Exception | None
         for kind in kinds
         if kind is not int or float not in kinds
     ]
-    raise TypeError(f"`{name}` is {_shown(value)}; pass {' or '.join(words)}.") from cause
+    raise TypeError(f"`{name}` is {_show(value)}; pass {' or '.join(words)}.") from cause
 
 
-def _shown(value: Any) -> str:
+def _show(value: Any) -> str:
     shown = " ".join(repr(value).split())
     return shown if len(shown) <= 60 else f"{shown[:59]}…"
 

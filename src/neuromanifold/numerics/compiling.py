@@ -21,7 +21,7 @@ ONCE: dict[str, Any] = {"xla_backend_optimization_level": 0, **_QUICKLY["cpu"]}
 
 
 @lru_cache
-def accepted(options: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+def accept_options(options: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
     """These options of XLA, or none where this version does not know them all."""
     try:
         jax.jit(lambda x: x).lower(0).compile(compiler_options=dict(options))
@@ -32,7 +32,7 @@ def accepted(options: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
 
 def run_once(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function under `jax.jit` that is called once: quickly compiled, slower to run."""
-    return jax.jit(function, compiler_options=accepted(tuple(ONCE.items())))
+    return jax.jit(function, compiler_options=accept_options(tuple(ONCE.items())))
 
 
 class Compiled:
@@ -54,7 +54,7 @@ class Compiled:
         platform = devices()[0].platform
         options_of = _QUICKLY.get(platform, {})
         plain = (
-            not accepted(tuple(options_of.items()))
+            not accept_options(tuple(options_of.items()))
             or products_are("tf32x3", "bf16x3")
             or is_traced((args, options))
         )

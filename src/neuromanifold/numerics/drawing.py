@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from neuromanifold.numerics.palette import MIDDLE, gathered, hatched
+from neuromanifold.numerics.palette import MIDDLE, gather_parts, hatch
 
 WIDEST = 900
 """Pixels of a card."""
@@ -100,13 +100,13 @@ def colours_of(parts: Parts) -> list[str]:
     >>> colours_of([("a", 2), ("b", 1)]) == list(MIDDLE[:2])
     True
     """
-    names = [name for name, _ in gathered(tuple(parts), len(MIDDLE))]
+    names = [name for name, _ in gather_parts(tuple(parts), len(MIDDLE))]
     return [MIDDLE[names.index(name) if name in names else len(MIDDLE) - 1] for name, _ in parts]
 
 
 def bar(parts: Parts, label: str) -> str:
     """One bar, cut into parts; the smallest are drawn as one where there are more than colours."""
-    shown = gathered(tuple(parts), len(MIDDLE))
+    shown = gather_parts(tuple(parts), len(MIDDLE))
     total, place = max(1, sum(count for _, count in shown)), float(WIDEST - 20)
     widths = [max(place * count / total, _LEAST if count else 0.0) for _, count in shown]
     scale, left, text = place / max(1.0, sum(widths)), 0.0, ""
@@ -240,9 +240,9 @@ def axes_of(axes: Any, size: tuple[float, float]) -> Any:
 def plot_bar(axes: Any, parts: Parts, total: int, *, x: str) -> Any:
     """The parts of a whole as one bar on matplotlib axes, which are returned."""
     left = 0
-    for index, (name, count) in enumerate(gathered(tuple(parts))):
+    for index, (name, count) in enumerate(gather_parts(tuple(parts))):
         axes.barh(
-            0, count, left=left, edgecolor="white", label=f"{name}: {count:,}", **hatched(index)
+            0, count, left=left, edgecolor="white", label=f"{name}: {count:,}", **hatch(index)
         )
         left += count
     axes.set(yticks=[], xlim=(0, max(1, total)), xlabel=x)

@@ -26,7 +26,7 @@ def plain_array(a: Any, name: str) -> np.ndarray:
         a = a.data
     a = _as_array(a, name)
     if a.dtype.kind in "fc" and a.dtype.itemsize > (8 if a.dtype.kind == "f" else 16):
-        return _narrowed(a, name)
+        return _narrow(a, name)
     if a.dtype.kind in "iu" and a.size and a.dtype.itemsize == 8:
         _check_exact(a, name)
     return a if a.dtype.isnative else a.astype(a.dtype.newbyteorder("="))
@@ -49,7 +49,7 @@ def _as_array(a: Any, name: str) -> np.ndarray:
         ) from None
 
 
-def _narrowed(a: np.ndarray, name: str) -> np.ndarray:
+def _narrow(a: np.ndarray, name: str) -> np.ndarray:
     """Long doubles as float64, where no digit is lost."""
     narrow = a.astype(np.complex128 if a.dtype.kind == "c" else np.float64)
     lost = (narrow.astype(a.dtype) != a) & ~np.isnan(a)

@@ -24,7 +24,7 @@ _MOST_RESTARTS = 200
 
 
 @dataclass(frozen=True)
-class Product:
+class MatrixProduct:
     """v ↦ fn(*static, *arguments, v) as a hashable object, so that one compilation serves all
     `arguments` of a shape.
     """
@@ -61,7 +61,7 @@ class _State(NamedTuple):
 
 
 def largest_eigenpairs(
-    product: Product,
+    product: MatrixProduct,
     arguments: tuple[Any, ...],
     size: int,
     k: int,
@@ -107,7 +107,7 @@ def largest_eigenpairs(
 
 @compiled("product", "size", "k", "basis", "rtol", "signed", "dtype")
 def _solve(
-    product: Product,
+    product: MatrixProduct,
     arguments: Any,
     key: Any,
     *,
@@ -133,7 +133,7 @@ def _solve(
 
 
 def _dense(
-    product: Product, arguments: Any, size: int, k: int, signed: bool, dtype: str
+    product: MatrixProduct, arguments: Any, size: int, k: int, signed: bool, dtype: str
 ) -> Eigenpairs:
     """The matrix itself, where a basis of the whole space is no larger than a basis of Lanczos."""
     matrix = jax.vmap(lambda v: product(arguments, v))(jnp.eye(size, dtype=dtype)).astype(dtype)
@@ -149,7 +149,14 @@ def _order(values: Any, signed: bool) -> Any:
 
 
 def _cycle(
-    product: Product, arguments: Any, state: _State, *, k: int, kept: int, rtol: float, signed: bool
+    product: MatrixProduct,
+    arguments: Any,
+    state: _State,
+    *,
+    k: int,
+    kept: int,
+    rtol: float,
+    signed: bool,
 ) -> _State:
     """Fill the basis, take Ritz pairs, and keep the best of them for the next cycle."""
     basis = len(state.H)
@@ -171,7 +178,7 @@ def _cycle(
 
 
 def _step(
-    product: Product, arguments: Any, key: Any, j: Any, carry: tuple[Any, Any, Any]
+    product: MatrixProduct, arguments: Any, key: Any, j: Any, carry: tuple[Any, Any, Any]
 ) -> tuple[Any, Any, Any]:
     """One product, orthogonalised twice against the whole basis. Where nothing is left, a random
     direction goes on.

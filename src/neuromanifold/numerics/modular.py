@@ -129,13 +129,13 @@ def matmul(a: Residues, b: Residues, p: int) -> Residues:
     parts = (
         _products(a[..., part], b[..., part, :], count, bits) for part in blocks(a.shape[-1], terms)
     )
-    sums = functools.reduce(lambda total, part: _summed(total, part, p), parts)
+    sums = functools.reduce(lambda total, part: _sum(total, part, p), parts)
     return functools.reduce(
         lambda high, low: add(_times_small(high, 1 << bits, p), low, p), [s % p for s in sums[::-1]]
     )
 
 
-def _summed(total: list[Residues], part: list[Residues], p: int) -> list[Residues]:
+def _sum(total: list[Residues], part: list[Residues], p: int) -> list[Residues]:
     """Sums of integers below 2⁶² and below 2⁵³, below 2⁶² again."""
     return [_below(a + b, 1 << 62, p) for a, b in zip(total, part, strict=True)]
 

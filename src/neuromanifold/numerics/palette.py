@@ -25,7 +25,7 @@ def colour_and_texture(index: int) -> tuple[int, str]:
     return index % len(LIGHT), TEXTURES[index // len(LIGHT) % len(TEXTURES)]
 
 
-def hatched(index: int) -> dict[str, str]:
+def hatch(index: int) -> dict[str, str]:
     """The same as matplotlib's options for a bar on white.
 
     >>> hatched(7)
@@ -35,7 +35,9 @@ def hatched(index: int) -> dict[str, str]:
     return {"color": LIGHT[colour], "hatch": _HATCHES[texture]}
 
 
-def gathered(parts: tuple[tuple[str, int], ...], most: int = MOST) -> tuple[tuple[str, int], ...]:
+def gather_parts(
+    parts: tuple[tuple[str, int], ...], most: int = MOST
+) -> tuple[tuple[str, int], ...]:
     """The parts as they are, or, where there are more than `most`, which can be told apart, the
     smallest of them as one.
 

@@ -100,8 +100,8 @@ def boundary(*inputs: Any, precision: str = "highest") -> Generator[Callable[[An
 
     def leave(tree: Any) -> Any:
         left = jax.tree.map(lambda leaf: _leaving(leaf, stays, wide), tree)
-        put = _committed(inputs) if stays else set()
-        return jax.tree.map(lambda leaf: _brought(leaf, put), left) if put else left
+        put = _find_placements(inputs) if stays else set()
+        return jax.tree.map(lambda leaf: _bring(leaf, put), left) if put else left
 
     with arithmetic(precision):
         yield leave
@@ -113,7 +113,7 @@ def _leaving(leaf: Any, stays: bool, wide: bool) -> Any:
     return leaf if stays and (wide or leaf.dtype.itemsize < 8) else np.asarray(leaf)
 
 
-def _brought(leaf: Any, put: Set[Sharding]) -> Any:
+def _bring(leaf: Any, put: Set[Sharding]) -> Any:
     """An array on the devices that the inputs were put on: what some of them computed for all is
     elsewhere.
     """
@@ -142,7 +142,7 @@ def follower(*inputs: Any) -> Callable[[Tree], Tree]:
         for leaf in jax.tree.leaves(inputs, is_leaf=lambda a: isinstance(a, Iterator))
         if isinstance(leaf, jax.Array) and not _is_key(leaf)
     ]
-    shardings = _committed(arrays) or _elsewhere(arrays)
+    shardings = _find_placements(arrays) or _elsewhere(arrays)
 
     def follow(leaf: Any) -> Any:
         moves = isinstance(leaf, np.ndarray) and (wide or leaf.dtype.itemsize < 8)
@@ -156,7 +156,7 @@ def _is_key(array: jax.Array) -> bool:
     return jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
 
 
-def _committed(inputs: Any) -> Set[Sharding]:
+def _find_placements(inputs: Any) -> Set[Sharding]:
     """Where somebody put those of the inputs that were put anywhere."""
     arrays = (
         leaf
@@ -236,10 +236,10 @@ def promote(tree: Tree, dtype: Any) -> Tree:
     """Floating leaves cast to `dtype`; integer leaves (token indices, say) as they are. Call
     inside `arithmetic`.
     """
-    return jax.tree.map(lambda leaf: _promoted(leaf, dtype), tree)
+    return jax.tree.map(lambda leaf: _promote_leaf(leaf, dtype), tree)
 
 
-def _promoted(leaf: Any, dtype: Any) -> Any:
+def _promote_leaf(leaf: Any, dtype: Any) -> Any:
     if isinstance(leaf, jax.Array) and leaf.dtype == dtype:
         return leaf
     if not is_floating(leaf):
@@ -277,10 +277,10 @@ def in_float64(compute: Callable[..., Any], *arguments: Any) -> Any:
 
     if all(leaf.dtype == jnp.float64 for leaf in leaves if isinstance(leaf, jax.Array)):
         return wide(*leaves)
-    return _narrowed(wide)(*(jnp.asarray(leaf, jnp.float32) for leaf in leaves))
+    return _narrow(wide)(*(jnp.asarray(leaf, jnp.float32) for leaf in leaves))
 
 
-def _narrowed(wide: Callable[..., Any]) -> Callable[..., Any]:
+def _narrow(wide: Callable[..., Any]) -> Callable[..., Any]:
     """A function of float32 numbers with float32 results and derivatives, all of it computed in
     float64.
     """

@@ -44,7 +44,7 @@ class Shown:
         )
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({shortened(self.headline())})"
+        return f"{type(self).__name__}({shorten(self.headline())})"
 
     def __str__(self) -> str:
         return repr(self)
@@ -74,14 +74,14 @@ def _fields(result: Any) -> list[tuple[str, Any]]:
     return [(field.name, getattr(result, field.name)) for field in dataclasses.fields(result)]
 
 
-def named(record: Any) -> str:
+def show_record(record: Any) -> str:
     """A named tuple in a line."""
     fields = zip(record._fields, record, strict=True)
     text = ", ".join(f"{name} {brief(value)}" for name, value in fields if value is not None)
-    return f"{type(record).__name__}({shortened(text)})"
+    return f"{type(record).__name__}({shorten(text)})"
 
 
-def shortened(text: str, most: int = _LONGEST) -> str:
+def shorten(text: str, most: int = _LONGEST) -> str:
     """The text, or as much of it as fits with an ellipsis.
 
     >>> shortened("1 + 1 + 1", 6)
@@ -90,7 +90,7 @@ def shortened(text: str, most: int = _LONGEST) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def counted(count: int, what: str) -> str:
+def count_of(count: int, what: str) -> str:
     """Return a number with the noun that it counts, in the plural where there are several.
 
     >>> counted(1, "sample"), counted(1200, "sample")

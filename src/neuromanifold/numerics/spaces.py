@@ -40,7 +40,7 @@ class Spaces(abc.ABC):
         a basis.
         """
         for block in blocks:
-            yield _placed(self.kernel(self.mixed(A[:, block], len(block) + 2)), block, A.shape[1])
+            yield _place(self.kernel(self.mixed(A[:, block], len(block) + 2)), block, A.shape[1])
 
     @abc.abstractmethod
     def vanishing(self, A: np.ndarray) -> np.ndarray:
@@ -93,7 +93,7 @@ class ModularSpaces(Spaces):
         return modular_rank(A, self.p) if A.size else 0
 
     def basis(self, A: np.ndarray) -> np.ndarray:
-        found = self._reduced(A[:_AT_ONCE])
+        found = self._reduce(A[:_AT_ONCE])
         for start in range(_AT_ONCE, len(A), _AT_ONCE):
             found = self.extended(found, A[start : start + _AT_ONCE])
         return found
@@ -112,7 +112,7 @@ class ModularSpaces(Spaces):
         """
         found = basis if _in_echelon_form(basis) else self.basis(basis)
         while len(rows := rows[self._outside(found, rows)]):
-            found, rows = self._joined(found, rows[:_FEW]), rows[_FEW:]
+            found, rows = self._join(found, rows[:_FEW]), rows[_FEW:]
         return found
 
     def _outside(self, basis: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -128,7 +128,7 @@ class ModularSpaces(Spaces):
         vector[pivots] = -self.product(basis[:, free], vector[free, None])[:, 0] % self.p
         return vector
 
-    def _joined(self, basis: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    def _join(self, basis: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """The rows are reduced by the basis, then what is left among itself, then the basis by
         that: still an echelon form.
 
@@ -137,7 +137,7 @@ class ModularSpaces(Spaces):
         pivots, free = _pivots(basis)
         free = free[basis[:, free].any(axis=0) | rows[:, free].any(axis=0)]
         above = basis[:, free]
-        new = self._reduced((rows[:, free] - self.product(rows[:, pivots], above)) % self.p)
+        new = self._reduce((rows[:, free] - self.product(rows[:, pivots], above)) % self.p)
         first = _pivots(new)[0]
         found = np.zeros((len(basis) + len(new), basis.shape[1]), np.int64)
         found[: len(basis), free] = (above - self.product(above[:, first], new)) % self.p
@@ -154,7 +154,7 @@ class ModularSpaces(Spaces):
             mine, inside = np.intersect1d(free, block), np.isin(pivots, block)
             local = self.kernel(self.mixed(A[np.ix_(~inside, mine)], len(mine) + 2))
             rest = -self.product(local, A[np.ix_(inside, mine)].T) % self.p
-            yield _placed(
+            yield _place(
                 np.hstack([local, rest]), np.concatenate([mine, pivots[inside]]), A.shape[1]
             )
 
@@ -164,7 +164,7 @@ class ModularSpaces(Spaces):
     def gap(self, A: np.ndarray) -> float:
         return np.inf
 
-    def _reduced(self, A: np.ndarray) -> np.ndarray:
+    def _reduce(self, A: np.ndarray) -> np.ndarray:
         """The nonzero rows of the reduced echelon form."""
         A = A[A.any(axis=1)]
         if _in_echelon_form(A):
@@ -176,7 +176,7 @@ class ModularSpaces(Spaces):
         )
 
 
-def _placed(rows: np.ndarray, block: np.ndarray, width: int) -> np.ndarray:
+def _place(rows: np.ndarray, block: np.ndarray, width: int) -> np.ndarray:
     """The rows with zeros outside the block."""
     found = np.zeros((len(rows), width), rows.dtype)
     found[:, block] = rows
@@ -214,11 +214,11 @@ class FloatSpaces(Spaces):
         return A @ B
 
     def basis(self, A: np.ndarray) -> np.ndarray:
-        spectrum, rows = self._decomposed(A)
+        spectrum, rows = self._decompose(A)
         return rows[: self._count(spectrum)]
 
     def kernel(self, A: np.ndarray) -> np.ndarray:
-        spectrum, rows = self._decomposed(
+        spectrum, rows = self._decompose(
             np.concatenate([A, np.zeros((max(0, A.shape[1] - len(A)), A.shape[1]))])
         )
         return rows[self._count(spectrum) :]
@@ -246,7 +246,7 @@ class FloatSpaces(Spaces):
     def _count(self, spectrum: np.ndarray) -> int:
         return int((spectrum > self.rtol * max(spectrum[:1], default=0.0)).sum())
 
-    def _decomposed(self, A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _decompose(self, A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if not A.size:
             return np.zeros(0), np.eye(A.shape[1])[: len(A)]
         _, spectrum, rows = np.linalg.svd(A, full_matrices=False)

@@ -100,7 +100,7 @@ MatrixLike = Any
 """A matrix: a NumPy or JAX array of shape (m, n)."""
 
 
-def checked_matrix(A: MatrixLike, name: str = "A") -> Float[np.ndarray, "m n"]:
+def check_matrix(A: MatrixLike, name: str = "A") -> Float[np.ndarray, "m n"]:
     """A as a finite float64 matrix, or one clear sentence."""
     check_sample(A, name)
     if np.ndim(A) != 2:
@@ -112,7 +112,7 @@ MOST_LAYERS = 10**6
 """A list of more layers takes minutes and gigabytes."""
 
 
-def checked_depth(depth: Any, *, most: float | int = np.inf) -> int:
+def check_depth(depth: Any, *, most: float | int = np.inf) -> int:
     """`depth` as a positive int, or one clear sentence."""
     if isinstance(depth, bool) or depth != int(depth) or depth < 1:
         raise ValueError(f"`depth` is {depth!r}; pass a whole number of layers, one or more.")
@@ -145,9 +145,9 @@ def sample_arrays(x: Any, name: str = "x") -> Any:
     if not isinstance(x, dict) and not (
         isinstance(x, tuple) and any(not isinstance(leaf, list | tuple | Number) for leaf in x)
     ):
-        return _checked_array(x, name)
+        return _check_array(x, name)
     found = jax.tree_util.tree_map_with_path(
-        lambda path, leaf: _checked_array(leaf, f"{name}{jax.tree_util.keystr(path)}"), x
+        lambda path, leaf: _check_array(leaf, f"{name}{jax.tree_util.keystr(path)}"), x
     )
     lengths = {leaf.shape[0] for leaf in jax.tree.leaves(found)}
     if len(lengths) != 1:
@@ -158,7 +158,7 @@ def sample_arrays(x: Any, name: str = "x") -> Any:
     return found
 
 
-def _checked_array(x: Any, name: str) -> Any:
+def _check_array(x: Any, name: str) -> Any:
     given, x = x, x if isinstance(x, jax.Array) else plain_array(x, name)
     shape, dtype = x.shape, dtype_of(x)
     if not shape and dtype.kind in "OUS":

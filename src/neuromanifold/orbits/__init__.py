@@ -22,7 +22,7 @@ from neuromanifold.orbits.genericity import (
 from neuromanifold.orbits.lattice import InvariantSet, LeafLattice, invariant_leaves, leaf_count
 from neuromanifold.orbits.maps import InducedManifold, MapInvariance, induces_invariant_manifold
 from neuromanifold.orbits.partition import Block, InvariantLeaf, invariant_leaf
-from neuromanifold.orbits.residual import Residual, invariance_residual
+from neuromanifold.orbits.residual import InvarianceResidual, invariance_residual
 from neuromanifold.orbits.zeros import ZeroManifold, zero_blocks, zero_rows
 
 __all__ = [
@@ -31,12 +31,12 @@ __all__ = [
     "Cluster",
     "Condensation",
     "InducedManifold",
+    "InvarianceResidual",
     "InvariantLeaf",
     "InvariantSet",
     "LeafLattice",
     "LieClosure",
     "MapInvariance",
-    "Residual",
     "UpperBound",
     "ZeroManifold",
     "closure_upper_bound",

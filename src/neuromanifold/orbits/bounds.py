@@ -21,8 +21,8 @@ from neuromanifold.numerics.results import Result
 from neuromanifold.orbits.partition import flatten_on_host, invariant_leaf
 from neuromanifold.orbits.rings import Reals, Residues, Ring
 from neuromanifold.symmetry.conservation.conserved import quadratic_laws
-from neuromanifold.symmetry.groups.neurons import by_neuron, hidden, is_real, linear_slope
-from neuromanifold.tangent.rank.fields import Layout
+from neuromanifold.symmetry.groups.neurons import by_neuron, hidden_property, is_real, linear_slope
+from neuromanifold.tangent.rank.fields import ParameterLayout
 from neuromanifold.tangent.rank.jacobian import n_columns
 
 
@@ -198,7 +198,7 @@ def dependent_forms(net: MLP, params: Params, ring: Ring) -> np.ndarray:
     weights, biases = _coordinates(net)
     flat = flatten_on_host(params)
     forms = [ring.embed(np.zeros((0, net.n_params)))]
-    for l, slopes in enumerate(hidden(net, linear_slope)):
+    for l, slopes in enumerate(hidden_property(net, linear_slope)):
         for slope in np.unique(slopes[~np.isnan(slopes)]):
             neurons = np.flatnonzero(slopes == slope)
             places = [
@@ -279,5 +279,5 @@ def _primitive(vector: list[int]) -> list[int]:
 
 def _coordinates(net: MLP) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Where each weight (out, in) and bias (out) stands in `ravel_pytree` order."""
-    layout = Layout(net)
+    layout = ParameterLayout(net)
     return [layout.weight(l) for l in range(net.depth)], [layout.bias(l) for l in range(net.depth)]

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from neuromanifold.graph.reading import called
+from neuromanifold.graph.reading import call
 from neuromanifold.models.arguments import Samples
 
 Field = Callable[[Any], Any]
@@ -27,7 +27,7 @@ def induced_field(f: Callable[[Any, Any], Any], x: Samples, cotangent: Any = Non
     """
 
     def paired(params: Any) -> Any:
-        y = called(f, params, x)
+        y = call(f, params, x)
         return jnp.sum(y if cotangent is None else jnp.asarray(cotangent) * y)
 
     return jax.grad(paired)

@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from neuromanifold.graph.graph import trace
 from neuromanifold.models.activation import per_neuron
-from neuromanifold.models.arguments import Model, Params, Samples, checked
+from neuromanifold.models.arguments import Model, Params, Samples, check_arguments
 from neuromanifold.models.model_kind import filters, perceptron
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
@@ -235,7 +235,7 @@ def lie_closure(
     >>> [int(rank) for rank in closure.by_depth], closure.certified
     ([2, 3, 4], True)
     """
-    params, points = _checked(f, params, key, depth, inputs)
+    params, points = _check(f, params, key, depth, inputs)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().astype(np.uint32))
     if points is None:
         points = _draw_inputs(f, rng)
@@ -259,7 +259,7 @@ def lie_closure(
         ranks, rows = _climb(*numeric, plan)
     else:
         values, _ = _climb(*_modular(problem, rng), plan)
-        ranks = [_certified(problem, value, k, bound) for k, value in enumerate(values, start=1)]
+        ranks = [_certify(problem, value, k, bound) for k, value in enumerate(values, start=1)]
         _, rows = _climb(*numeric, replace(plan, enough=int(values[-1]), deepest=len(values)))
     own = _span(rows, int(ranks[-1]))
     behind = second is not None and second.rank > ranks[-1]
@@ -325,8 +325,8 @@ def _numeric(
         if depth == 1:
             rows = family.jacobian(theta)
             largest = float(np.linalg.norm(rows, axis=1).max(initial=0.0))
-            return _weighted(Brackets(rows / (largest or 1.0), np.zeros(len(rows))), bracket_rtol)
-        return _weighted(family.brackets(theta, depth, lanes, rng), bracket_rtol)
+            return _weigh(Brackets(rows / (largest or 1.0), np.zeros(len(rows))), bracket_rtol)
+        return _weigh(family.brackets(theta, depth, lanes, rng), bracket_rtol)
 
     def rank_of(rows: np.ndarray) -> Rank:
         if not np.isfinite(rows).all():
@@ -344,7 +344,7 @@ def _numeric(
     return vectors, rank_of
 
 
-def _weighted(brackets: Brackets, bracket_rtol: float) -> np.ndarray:
+def _weigh(brackets: Brackets, bracket_rtol: float) -> np.ndarray:
     """Brackets of length one, shorter in proportion where digits were lost, without those that are
     zero.
 
@@ -364,7 +364,7 @@ def _modular(problem: RationalProblem, rng: np.random.Generator) -> tuple[Vector
     )
 
 
-def _certified(problem: RationalProblem, value: int, depth: int, bound: UpperBound) -> Rank:
+def _certify(problem: RationalProblem, value: int, depth: int, bound: UpperBound) -> Rank:
     certificate = ClosureCertificate(
         rank=value,
         depth=depth,
@@ -452,7 +452,7 @@ def _draw_inputs(f: Model, rng: np.random.Generator) -> np.ndarray:
     return _SPREAD * rng.standard_normal((math.ceil(2 * net.n_params / outputs) + _LANES, *shape))
 
 
-def _checked(f: Model, params: Any, key: Any, depth: Any, inputs: Any) -> tuple[Any, Any]:
+def _check(f: Model, params: Any, key: Any, depth: Any, inputs: Any) -> tuple[Any, Any]:
     refuse_tracers((params, inputs), "`lie_closure`")
     if not isinstance(key, jax.Array):
         raise TypeError(f"`key` is {key!r}; pass a JAX key such as jax.random.key(0).")
@@ -469,7 +469,7 @@ def _checked(f: Model, params: Any, key: Any, depth: Any, inputs: Any) -> tuple[
         net.check_params(params)
     with arithmetic():
         example = _draw_inputs(f, np.random.default_rng(0)) if inputs is None else inputs
-        params, points = checked(f, params, example, dtype=np.float64)
+        params, points = check_arguments(f, params, example, dtype=np.float64)
     host = jax.tree.map(np.asarray, params)
     return host, None if inputs is None else np.asarray(points, np.float64)
 

@@ -98,7 +98,7 @@ def _tower(fn: Callable[[Any], Any], order: int) -> Callable[[Any], Any]:
     try:
         jax.eval_shape(_taylor(fn, order), jnp.zeros(_CHUNK, jnp.float64))
     except _NO_RULE:
-        return jax.jit(_nested(fn, order))
+        return jax.jit(_nest(fn, order))
     return jax.jit(_taylor(fn, order))
 
 
@@ -115,7 +115,7 @@ def _taylor(fn: Callable[[Any], Any], order: int) -> Callable[[Any], Any]:
     return tower
 
 
-def _nested(fn: Callable[[Any], Any], order: int) -> Callable[[Any], Any]:
+def _nest(fn: Callable[[Any], Any], order: int) -> Callable[[Any], Any]:
     def level(k: int) -> Callable[[Any], tuple[Any, ...]]:
         if k == 0:
             return lambda z: (fn(z),)

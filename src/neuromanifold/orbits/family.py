@@ -24,7 +24,7 @@ from neuromanifold.graph.arithmetic import Arithmetic
 from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.graph.primitives import Primitive
 from neuromanifold.graph.program import Node, Program
-from neuromanifold.graph.reading import called
+from neuromanifold.graph.reading import call
 from neuromanifold.graph.walk import walk
 from neuromanifold.models.activation import Activation
 from neuromanifold.models.arguments import Model
@@ -70,7 +70,7 @@ class DenseFields(Fields):
         a, inputs, slopes = control.x[None], [], []
         for (W, b), entry, scale in zip(layers, self.net.activations, scales, strict=True):
             inputs.append(a)
-            z = self._scaled(nilpotent.matmul(self.ring, a, _transpose(W)), scale)
+            z = self._scale(nilpotent.matmul(self.ring, a, _transpose(W)), scale)
             z = z if b is None else nilpotent.add(self.ring, z, _over_samples(b, z))
             a, slope = self._activate(entry, z)
             slopes.append(slope)
@@ -79,7 +79,7 @@ class DenseFields(Fields):
             list(zip(layers, inputs, slopes, scales, strict=True))
         ):
             delta = delta if slope is None else nilpotent.multiply(self.ring, delta, slope)
-            scaled = self._scaled(delta, scale)
+            scaled = self._scale(delta, scale)
             if b is not None:
                 ones = self.ring.embed(np.ones((1, 1, 1, delta.shape[-2])))
                 parts.append(nilpotent.matmul(self.ring, ones, delta))
@@ -104,7 +104,7 @@ class DenseFields(Fields):
             return [None] * self.net.depth
         return [np.array(scale) for scale in self.net.weight_scales]
 
-    def _scaled(self, a: np.ndarray, scale: np.ndarray | None) -> np.ndarray:
+    def _scale(self, a: np.ndarray, scale: np.ndarray | None) -> np.ndarray:
         return a if scale is None else self.ring.multiply(a, scale)
 
     def _activate(self, entry: Entry, z: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
@@ -127,15 +127,17 @@ class WalkedFields(Fields):
         for leaf in jax.tree.leaves(self.graph.params):
             size = math.prod(leaf.shape)
             leaves.append(
-                Element(theta[..., start : start + size].reshape(*theta.shape[:2], *leaf.shape))
+                NilpotentElement(
+                    theta[..., start : start + size].reshape(*theta.shape[:2], *leaf.shape)
+                )
             )
             start += size
         program = programs.gradients(self.graph, control.x.shape[1])
         data = (
-            Element(control.x[None]),
-            Element(control.cotangent.reshape(1, *control.cotangent.shape[:2], -1)),
+            NilpotentElement(control.x[None]),
+            NilpotentElement(control.cotangent.reshape(1, *control.cotangent.shape[:2], -1)),
         )
-        [found] = walk(program, Elements(self.ring), [*leaves, *data])
+        [found] = walk(program, NilpotentArithmetic(self.ring), [*leaves, *data])
         lanes = np.broadcast_to(found.entries, (len(found.entries), theta.shape[1], start))
         return nilpotent.extend(lanes, nilpotent.generators(theta))
 
@@ -148,13 +150,13 @@ def _over_samples(b: np.ndarray, z: np.ndarray) -> np.ndarray:
     return np.broadcast_to(b[:, :, None], (*b.shape[:2], z.shape[2], b.shape[-1]))
 
 
-class Element(NamedTuple):
+class NilpotentElement(NamedTuple):
     """Entries (2ⁿ, lanes, *shape): the coefficients of ε_S, for many points at once."""
 
     entries: np.ndarray
 
 
-class Elements(Arithmetic):
+class NilpotentArithmetic(Arithmetic):
     """Arithmetic over `ring` with nilpotents. Programs do not see subsets and lanes: their axes
     stand in front of all others.
     """
@@ -164,13 +166,15 @@ class Elements(Arithmetic):
     def __init__(self, ring: Ring):
         self.ring = ring
 
-    def lift(self, a: np.ndarray) -> Element:
-        return Element(self.ring.embed(np.asarray(a, np.float64)[None, None]))
+    def lift(self, a: np.ndarray) -> NilpotentElement:
+        return NilpotentElement(self.ring.embed(np.asarray(a, np.float64)[None, None]))
 
-    def shape(self, a: Element) -> tuple[int, ...]:
+    def shape(self, a: NilpotentElement) -> tuple[int, ...]:
         return a.entries.shape[2:]
 
-    def rearrange(self, fn: Callable[..., np.ndarray], *values: Element) -> Element:
+    def rearrange(
+        self, fn: Callable[..., np.ndarray], *values: NilpotentElement
+    ) -> NilpotentElement:
         """The map is read off from places: place 0 is a zero, the others count through the
         values.
         """
@@ -186,23 +190,23 @@ class Elements(Arithmetic):
         else:
             moved = moved - 1
         whole = moved.size == pool.shape[2] and np.array_equal(moved.ravel(), np.arange(moved.size))
-        return Element(
+        return NilpotentElement(
             (pool if whole else pool[:, :, moved.ravel()]).reshape(*pool.shape[:2], *moved.shape)
         )
 
-    def add(self, a: Element, b: Element) -> Element:
-        return Element(nilpotent.add(self.ring, *_alike(a, b)))
+    def add(self, a: NilpotentElement, b: NilpotentElement) -> NilpotentElement:
+        return NilpotentElement(nilpotent.add(self.ring, *_alike(a, b)))
 
-    def negate(self, a: Element) -> Element:
-        return Element(self.ring.negate(a.entries))
+    def negate(self, a: NilpotentElement) -> NilpotentElement:
+        return NilpotentElement(self.ring.negate(a.entries))
 
-    def multiply(self, a: Element, b: Element) -> Element:
-        return Element(nilpotent.multiply(self.ring, *_alike(a, b)))
+    def multiply(self, a: NilpotentElement, b: NilpotentElement) -> NilpotentElement:
+        return NilpotentElement(nilpotent.multiply(self.ring, *_alike(a, b)))
 
-    def dot(self, a: Element, b: Element) -> Element:
-        return Element(nilpotent.matmul(self.ring, a.entries, b.entries))
+    def dot(self, a: NilpotentElement, b: NilpotentElement) -> NilpotentElement:
+        return NilpotentElement(nilpotent.matmul(self.ring, a.entries, b.entries))
 
-    def divide(self, a: Element, b: Element) -> Element:
+    def divide(self, a: NilpotentElement, b: NilpotentElement) -> NilpotentElement:
         """a·(1/b), from the derivatives (−1)ᵏ k! / b^(k+1) of the reciprocal at the constant
         term.
         """
@@ -213,9 +217,9 @@ class Elements(Arithmetic):
                 self.ring.multiply(power, self.ring.embed(np.array([(-1.0) ** k * factorial(k)])))
             )
             power = self.ring.multiply(power, inverse)
-        return self.multiply(a, Element(nilpotent.compose(self.ring, tower, b.entries)[0]))
+        return self.multiply(a, NilpotentElement(nilpotent.compose(self.ring, tower, b.entries)[0]))
 
-    def sum(self, a: Element, axes: tuple[int, ...]) -> Element:
+    def sum(self, a: NilpotentElement, axes: tuple[int, ...]) -> NilpotentElement:
         shape = self.shape(a)
         axes = tuple(axis % len(shape) for axis in axes)
         kept = tuple(shape[d] for d in range(len(shape)) if d not in axes)
@@ -224,9 +228,11 @@ class Elements(Arithmetic):
         )
         ones = self.ring.embed(np.ones((1, 1, *[1] * len(kept), self.shape(rows)[-1], 1)))
         total = nilpotent.matmul(self.ring, rows.entries, ones)
-        return Element(total.reshape(*total.shape[:2], *kept))
+        return NilpotentElement(total.reshape(*total.shape[:2], *kept))
 
-    def scatter_add(self, base: Element, index: np.ndarray, updates: Element) -> Element:
+    def scatter_add(
+        self, base: NilpotentElement, index: np.ndarray, updates: NilpotentElement
+    ) -> NilpotentElement:
         order = np.argsort(index, axis=None, kind="stable")
         places, starts = np.unique(index.ravel()[order], return_index=True)
         if not len(places):
@@ -239,19 +245,23 @@ class Elements(Arithmetic):
         spread = np.concatenate([np.broadcast_to(zero, (*sums.shape[:2], 1)), sums], axis=2)[
             :, :, places_of
         ]
-        return self.add(base, Element(spread.reshape(*spread.shape[:2], *self.shape(base))))
+        return self.add(
+            base, NilpotentElement(spread.reshape(*spread.shape[:2], *self.shape(base)))
+        )
 
-    def smooth(self, primitive: Primitive, options: object, *values: Element) -> Element:
+    def smooth(
+        self, primitive: Primitive, options: object, *values: NilpotentElement
+    ) -> NilpotentElement:
         if len(values) != 1:
             return super().smooth(primitive, options, *values)
         [z] = values
         tower = named_derivatives(
             self.ring, primitive, z.entries[0], nilpotent.generators(z.entries) + 1
         )
-        return Element(nilpotent.compose(self.ring, tower, z.entries)[0])
+        return NilpotentElement(nilpotent.compose(self.ring, tower, z.entries)[0])
 
 
-def _alike(a: Element, b: Element) -> tuple[np.ndarray, np.ndarray]:
+def _alike(a: NilpotentElement, b: NilpotentElement) -> tuple[np.ndarray, np.ndarray]:
     """Entries with as many axes: a scalar meets any shape."""
     ndim = max(a.entries.ndim, b.entries.ndim)
     first, second = (
@@ -260,7 +270,7 @@ def _alike(a: Element, b: Element) -> tuple[np.ndarray, np.ndarray]:
     return first, second
 
 
-def _side_by_side(values: tuple[Element, ...]) -> np.ndarray:
+def _side_by_side(values: tuple[NilpotentElement, ...]) -> np.ndarray:
     """All entries flat behind subsets and lanes, (2ⁿ, lanes, total)."""
     n = max(nilpotent.generators(v.entries) for v in values)
     lanes = max(v.entries.shape[1] for v in values)
@@ -340,7 +350,7 @@ class NetworkFamily(Family):
         self, theta: np.ndarray, depth: int, lanes: int, rng: np.random.Generator
     ) -> Brackets:
         points = np.broadcast_to(theta, (lanes, len(theta)))
-        controls = [self._normalised(points, self._control(rng, lanes, 1)) for _ in range(depth)]
+        controls = [self._normalise(points, self._control(rng, lanes, 1)) for _ in range(depth)]
         vectors, sizes = iterated_brackets(self.fields, points, controls)
         return Brackets(vectors[-1], sizes[-1])
 
@@ -348,7 +358,7 @@ class NetworkFamily(Family):
         chosen = rng.integers(0, len(self.inputs), (lanes, count))
         return Control(self.inputs[chosen], self.ring.draw(rng, (lanes, count, *self.outputs)))
 
-    def _normalised(self, points: np.ndarray, control: Control) -> Control:
+    def _normalise(self, points: np.ndarray, control: Control) -> Control:
         """Cotangents scaled so that each field has length one at its point, where it does not
         vanish.
         """
@@ -382,7 +392,7 @@ class TracedFamily(Family):
             columns = np.zeros((len(theta), len(theta)))
             columns[: len(V)] = V
             with arithmetic():
-                value, pushed = _pushed(self.f, self.params, theta, columns, x, c)
+                value, pushed = _push(self.f, self.params, theta, columns, x, c)
                 return np.asarray(value), np.asarray(pushed)[: len(V)]
 
         return lift
@@ -403,7 +413,7 @@ class TracedFamily(Family):
 
 
 @jax.jit(static_argnums=0)
-def _pushed(f: Model, params: Any, theta: Any, V: Any, x: Any, c: Any) -> tuple[Any, Any]:
+def _push(f: Model, params: Any, theta: Any, V: Any, x: Any, c: Any) -> tuple[Any, Any]:
     X = _flat_field(f, params, x, c)
     return X(theta), jax.vmap(lambda v: jax.jvp(X, (theta,), (v,))[1])(V)
 
@@ -422,7 +432,7 @@ def _chains(f: Model, params: Any, theta: Any, x: Any, c: Any) -> Float[Any, "la
 
 def _flat_field(f: Model, params: Any, x: Any, c: Any) -> Any:
     _, unravel = ravel_pytree(params)
-    return induced_field(lambda theta, x: called(f, unravel(theta), x), x, c)
+    return induced_field(lambda theta, x: call(f, unravel(theta), x), x, c)
 
 
 @dataclass(frozen=True)

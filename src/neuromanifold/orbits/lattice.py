@@ -276,12 +276,12 @@ def _split(neurons: tuple[int, ...], parity: str) -> Iterator[Pieces]:
     for size in range(len(rest) + 1):
         for others in itertools.combinations(rest, size):
             remaining = tuple(i for i in rest if i not in others)
-            for block in _signed((first, *others), parity):
+            for block in _with_signs((first, *others), parity):
                 for further in _split(remaining, parity):
                     yield (block, *further)
 
 
-def _signed(neurons: tuple[int, ...], parity: str) -> Iterator[Block]:
+def _with_signs(neurons: tuple[int, ...], parity: str) -> Iterator[Block]:
     free = ((1,), *([(1, -1) if parity else (1,)] * (len(neurons) - 1)))
     for signs in itertools.product(*free):
         yield Block(neurons, signs)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from neuromanifold.graph.reading import called
+from neuromanifold.graph.reading import call
 from neuromanifold.models.arguments import Model, Params
 from neuromanifold.numerics.precision import arithmetic, promote
 from neuromanifold.numerics.randomness import Key
@@ -117,7 +117,7 @@ def induces_invariant_manifold(
     with arithmetic():
         params = promote(params, np.float64)
         _check_fixed(maps, params, rtol)
-        return _decided(_setting(f, maps, params, features, key, samples, points), rtol)
+        return _decide(_setting(f, maps, params, features, key, samples, points), rtol)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,17 +150,17 @@ def _setting(
     )
 
     def value(v: Any) -> Any:
-        return called(f, unravel(v), x).reshape(-1)
+        return call(f, unravel(v), x).reshape(-1)
 
     def images(v: Any) -> Any:
         return jnp.stack([ravel_pytree(g(unravel(v)))[0] for g in maps])
 
-    steps, slopes = _batched(lambda v: images(v) - v), _batched(jax.jacfwd(images))
+    steps, slopes = _batch(lambda v: images(v) - v), _batch(jax.jacfwd(images))
     found = _newton(steps, slopes, np.concatenate([np.asarray(theta)[None], scattered]))
     return _Setting(
-        outputs=_batched(value),
-        moved=_batched(lambda v: jax.vmap(value)(images(v))),
-        gradients=_batched(jax.jacrev(value)),
+        outputs=_batch(value),
+        moved=_batch(lambda v: jax.vmap(value)(images(v))),
+        gradients=_batch(jax.jacrev(value)),
         steps=steps,
         slopes=slopes,
         scattered=scattered,
@@ -168,7 +168,7 @@ def _setting(
     )
 
 
-def _batched(function: Callable[[Any], Any]) -> Callable[[np.ndarray], np.ndarray]:
+def _batch(function: Callable[[Any], Any]) -> Callable[[np.ndarray], np.ndarray]:
     """The function on every row, compiled for one batch size."""
     compiled = jax.jit(jax.vmap(function))
 
@@ -220,7 +220,7 @@ def _check_fixed(maps: tuple[Map, ...], params: Any, rtol: float) -> None:
             )
 
 
-def _decided(setting: _Setting, rtol: float) -> InducedManifold:
+def _decide(setting: _Setting, rtol: float) -> InducedManifold:
     gradients = setting.gradients(setting.fixed)
     sound = _moderate(gradients)
     if not sound[0]:
@@ -236,7 +236,7 @@ def _decided(setting: _Setting, rtol: float) -> InducedManifold:
         np.linalg.norm(part, axis=2).max(initial=0.0) for part in (gradients, far[_moderate(far)])
     ]
     size = max(*lengths, np.finfo(float).tiny)
-    described = _described(setting, gradients, float(size), rtol)
+    described = _describe(setting, gradients, float(size), rtol)
     spaces = [_spaces(setting, point) for point in setting.fixed]
     tangent, cokernel = spaces[0]
     angle = max(_angle(t, c) for t, c in spaces)
@@ -277,7 +277,7 @@ def _moderate(values: np.ndarray) -> np.ndarray:
     return np.all(np.abs(values.reshape(len(values), -1)) < _LARGE, axis=1)
 
 
-def _described(
+def _describe(
     setting: _Setting, gradients: np.ndarray, size: float, rtol: float
 ) -> tuple[MapInvariance, ...]:
     outputs, moved = setting.outputs(setting.scattered), setting.moved(setting.scattered)
@@ -309,7 +309,7 @@ def _spaces(setting: _Setting, point: np.ndarray) -> tuple[np.ndarray, np.ndarra
     """Orthonormal rows of T_θM and of ∩ ker(Dg_iᵀ − id)."""
     slopes = setting.slopes(point[None])[0] - np.eye(len(point))
     kernel = _kernel(slopes.reshape(-1, len(point)))
-    return _reached(setting, point, kernel), _kernel(
+    return _tangent_directions(setting, point, kernel), _kernel(
         slopes.transpose(0, 2, 1).reshape(-1, len(point))
     )
 
@@ -322,7 +322,7 @@ def _kernel(matrix: np.ndarray) -> np.ndarray:
     return rows[int((values > threshold).sum()) :]
 
 
-def _reached(setting: _Setting, point: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+def _tangent_directions(setting: _Setting, point: np.ndarray, kernel: np.ndarray) -> np.ndarray:
     """The directions of ker(Dg − id) in which fixed points are found: the tangent space, where M
     may be smaller than the kernel.
     """

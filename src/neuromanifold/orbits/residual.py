@@ -13,7 +13,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from neuromanifold.dynamics.checks import check_hashable
-from neuromanifold.graph.reading import called
+from neuromanifold.graph.reading import call
 from neuromanifold.models.arguments import Model, Params
 from neuromanifold.models.function import output_shape
 from neuromanifold.models.losses import Loss
@@ -29,7 +29,7 @@ _LARGE = 1e50
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Residual(Result):
+class InvarianceResidual(Result):
     """Distances from the manifold, relative to max(1, |θ|), one row for each draw of data and loss.
 
     `flow` (draws, times) along gradient flow, `descent` and `momentum` (draws, steps + 1) along
@@ -78,7 +78,7 @@ def invariance_residual(
     momentum: float = 0.9,
     rtol: float = 1e-10,
     atol: float = 1e-12,
-) -> Residual:
+) -> InvarianceResidual:
     """Train from `params` on random data with random losses and measure the distance from
     `manifold`.   [invariant, Def 3.1]
 
@@ -118,7 +118,9 @@ def invariance_residual(
         flows = np.where(np.isfinite(flows), flows, np.nan)
         travelled = np.linalg.norm(flows[:, -1] - flows[:, 0], axis=1)
         finished = np.isfinite(travelled)
-        return Residual(times, measure(flows), measure(plain), measure(heavy), travelled, finished)
+        return InvarianceResidual(
+            times, measure(flows), measure(plain), measure(heavy), travelled, finished
+        )
 
 
 def _distance(manifold: Any) -> Any:
@@ -162,7 +164,7 @@ def _slope(
     """θ ↦ ∇_θ L on vectors."""
     x, y, c = data
     value = partial(random_loss, c) if loss is None else loss
-    return jax.grad(lambda theta: value(called(f, unravel(theta), x), y))
+    return jax.grad(lambda theta: value(call(f, unravel(theta), x), y))
 
 
 @partial(jax.jit, static_argnums=(0, 1))

@@ -38,7 +38,7 @@ class Vertices(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Graph:
+class SignedGraph:
     """Signed neurons by layer, their kinds (only equal kinds may be exchanged), biases, and
     signed weights from layer to layer.
     """
@@ -64,7 +64,7 @@ class Colours(NamedTuple):
             yield np.flatnonzero(left == colour), np.flatnonzero(right == colour)
 
 
-def graph_of(net: MLP, params: Params) -> Graph:
+def graph_of(net: MLP, params: Params) -> SignedGraph:
     """The graph of signed neurons:  w((i,s),(j,t)) = s·W_ij·t, where t counts only if neuron j
     is odd, and b((i,s)) = s·b_i.
     """
@@ -76,7 +76,7 @@ def graph_of(net: MLP, params: Params) -> Graph:
         weights.append(after.into[:, None] * entries * before.out)
         bias = np.zeros(len(weight)) if bias is None else np.asarray(bias, np.float64)
         biases.append(after.into * bias[after.neuron])
-    return Graph(
+    return SignedGraph(
         layers,
         tuple(k[v.neuron] for k, v in zip(kinds, layers, strict=True)),
         tuple(biases),
@@ -130,7 +130,7 @@ def stabiliser(net: MLP, params: Params, *, atol: float = 0.0) -> tuple[Monomial
     return tuple(_element(net, graph, mapping) for mapping in _generators(graph, atol))
 
 
-def _element(net: MLP, graph: Graph, mapping: Mapping) -> Monomial:
+def _element(net: MLP, graph: SignedGraph, mapping: Mapping) -> Monomial:
     """The group element that an automorphism is."""
     order, into, out = [], [], []
     for layer, target, width in zip(graph.layers[1:], mapping[1:], net.widths[1:], strict=True):
@@ -141,39 +141,39 @@ def _element(net: MLP, graph: Graph, mapping: Mapping) -> Monomial:
     return monomial(net, order=order[:-1], into=into, out=out[:-1])
 
 
-def _generators(graph: Graph, atol: float) -> list[Mapping]:
+def _generators(graph: SignedGraph, atol: float) -> list[Mapping]:
     """Exchanges of equal neurons, and automorphisms that keep the order within each class of
     equal neurons.
     """
-    start = _refined(graph, Colours(graph.kinds, graph.kinds), atol)
+    start = _refine(graph, Colours(graph.kinds, graph.kinds), atol)
     assert start is not None, "the identity is an automorphism"
     classes = [_equal(graph, start, layer, atol) for layer in range(len(graph.layers))]
     exchanges = [
         e for layer, found in enumerate(classes) for c in found for e in _exchanges(graph, layer, c)
     ]
     ordered = tuple(
-        _ordered(colours, found) for colours, found in zip(start.left, classes, strict=True)
+        _order(colours, found) for colours, found in zip(start.left, classes, strict=True)
     )
     return exchanges + _strong_generators(
-        graph, _refined(graph, Colours(ordered, ordered), atol), atol
+        graph, _refine(graph, Colours(ordered, ordered), atol), atol
     )
 
 
-def _strong_generators(graph: Graph, colours: Colours | None, atol: float) -> list[Mapping]:
+def _strong_generators(graph: SignedGraph, colours: Colours | None, atol: float) -> list[Mapping]:
     """Along a base: for each place the next base vertex can go, an automorphism that fixes those
     before.
     """
     found: list[Mapping] = []
     fixed: list[tuple[int, int]] = []
-    while colours is not None and (cell := _undecided(colours)) is not None:
+    while colours is not None and (cell := _find_undecided(colours)) is not None:
         layer, left, right = cell
         base, failed = int(left[0]), set()
         for target in right[right != base]:
             orbit = _orbits(graph, layer, [g for g in found if all(g[k][v] == v for k, v in fixed)])
             if orbit[target] == orbit[base] or orbit[target] in failed:
                 continue
-            mapping = _completed(
-                graph, _individualised(graph, colours, layer, base, int(target), atol), atol
+            mapping = _complete(
+                graph, _individualise(graph, colours, layer, base, int(target), atol), atol
             )
             if mapping is None:
                 failed.add(orbit[target])
@@ -181,11 +181,11 @@ def _strong_generators(graph: Graph, colours: Colours | None, atol: float) -> li
                 found.append(mapping)
                 failed = set()
         fixed.append((layer, base))
-        colours = _individualised(graph, colours, layer, base, base, atol)
+        colours = _individualise(graph, colours, layer, base, base, atol)
     return found
 
 
-def _orbits(graph: Graph, layer: int, elements: list[Mapping]) -> np.ndarray:
+def _orbits(graph: SignedGraph, layer: int, elements: list[Mapping]) -> np.ndarray:
     """The orbit's number for each vertex of the layer."""
     size = len(graph.layers[layer].neuron)
     return components(size, *(g[layer] for g in elements))
@@ -196,10 +196,10 @@ def components(size: int, *targets: np.ndarray) -> np.ndarray:
     if not targets:
         return np.arange(size)
     rows, columns = np.tile(np.arange(size), len(targets)), np.concatenate(targets)
-    return _connected(size, rows, columns)
+    return _components(size, rows, columns)
 
 
-def _equal(graph: Graph, colours: Colours, layer: int, atol: float) -> list[np.ndarray]:
+def _equal(graph: SignedGraph, colours: Colours, layer: int, atol: float) -> list[np.ndarray]:
     """Classes, of two and more, of signed neurons of a layer with equal weights and bias."""
     classes = []
     for members, _ in colours.cells(layer):
@@ -221,10 +221,10 @@ def _equal(graph: Graph, colours: Colours, layer: int, atol: float) -> list[np.n
             classes += [
                 members[label == k] for k in range(int(label.max()) + 1) if (label == k).sum() > 1
             ]
-    return [_arranged(graph.layers[layer].neuron, members) for members in classes]
+    return [_arrange(graph.layers[layer].neuron, members) for members in classes]
 
 
-def _arranged(neuron: np.ndarray, members: np.ndarray) -> np.ndarray:
+def _arrange(neuron: np.ndarray, members: np.ndarray) -> np.ndarray:
     """By neuron, so that a class and its negative have one order; a class that is its own
     negative stays, neurons first.
     """
@@ -232,7 +232,7 @@ def _arranged(neuron: np.ndarray, members: np.ndarray) -> np.ndarray:
     return members[np.argsort(neuron[members])] if distinct else members
 
 
-def _exchanges(graph: Graph, layer: int, members: np.ndarray) -> list[Mapping]:
+def _exchanges(graph: SignedGraph, layer: int, members: np.ndarray) -> list[Mapping]:
     """Each with the next, and where a neuron equals its own negative the flip; negatives repeat
     what their neurons say.
     """
@@ -244,23 +244,23 @@ def _exchanges(graph: Graph, layer: int, members: np.ndarray) -> list[Mapping]:
     return [_transposition(graph, layer, int(a), int(b)) for a, b in pairs]
 
 
-def _transposition(graph: Graph, layer: int, a: int, b: int) -> Mapping:
+def _transposition(graph: SignedGraph, layer: int, a: int, b: int) -> Mapping:
     mapping, partner = [np.arange(len(v.neuron)) for v in graph.layers], graph.layers[layer].partner
     mapping[layer][[a, b, partner[a], partner[b]]] = [b, a, partner[b], partner[a]]
     return tuple(mapping)
 
 
-def _ordered(colours: np.ndarray, classes: list[np.ndarray]) -> np.ndarray:
+def _order(colours: np.ndarray, classes: list[np.ndarray]) -> np.ndarray:
     """Colours split by the place of a neuron in its class: up to exchanges, automorphisms may be
     taken to keep it.
     """
     place = np.zeros(len(colours), np.int64)
     for members in classes:
         place[members] = np.arange(len(members))
-    return _numbered(colours * len(colours) + place)
+    return _number(colours * len(colours) + place)
 
 
-def _undecided(colours: Colours) -> tuple[int, np.ndarray, np.ndarray] | None:
+def _find_undecided(colours: Colours) -> tuple[int, np.ndarray, np.ndarray] | None:
     """The smallest cell of more than one vertex, as (layer, left members, right members)."""
     cells = [
         (layer, left, right)
@@ -271,24 +271,24 @@ def _undecided(colours: Colours) -> tuple[int, np.ndarray, np.ndarray] | None:
     return min(cells, key=lambda cell: len(cell[1]), default=None)
 
 
-def _completed(graph: Graph, colours: Colours | None, atol: float) -> Mapping | None:
+def _complete(graph: SignedGraph, colours: Colours | None, atol: float) -> Mapping | None:
     """An automorphism that respects the colours, or None when there is none."""
     if colours is None:
         return None
-    cell = _undecided(colours)
+    cell = _find_undecided(colours)
     if cell is None:
         return tuple(np.argsort(r)[l] for l, r in zip(colours.left, colours.right, strict=True))
     layer, left, right = cell
     for target in right:
-        narrowed = _individualised(graph, colours, layer, int(left[0]), int(target), atol)
-        mapping = _completed(graph, narrowed, atol)
+        narrowed = _individualise(graph, colours, layer, int(left[0]), int(target), atol)
+        mapping = _complete(graph, narrowed, atol)
         if mapping is not None:
             return mapping
     return None
 
 
-def _individualised(
-    graph: Graph, colours: Colours, layer: int, source: int, target: int, atol: float
+def _individualise(
+    graph: SignedGraph, colours: Colours, layer: int, source: int, target: int, atol: float
 ) -> Colours | None:
     """`source` must go to `target`, so its negative to the negative; the consequences drawn."""
     left, right = list(colours.left), list(colours.right)
@@ -299,10 +299,10 @@ def _individualised(
         return None
     if partner[source] != source:
         left[layer][partner[source]], right[layer][partner[target]] = fresh + 1, fresh + 1
-    return _refined(graph, Colours(tuple(left), tuple(right)), atol)
+    return _refine(graph, Colours(tuple(left), tuple(right)), atol)
 
 
-def _refined(graph: Graph, colours: Colours, atol: float) -> Colours | None:
+def _refine(graph: SignedGraph, colours: Colours, atol: float) -> Colours | None:
     """Split colours by what the signatures tell apart until nothing splits; None when left and
     right no longer match.
     """
@@ -320,7 +320,7 @@ def _refined(graph: Graph, colours: Colours, atol: float) -> Colours | None:
 
 
 def _split(
-    graph: Graph, colours: Colours, layer: int, atol: float
+    graph: SignedGraph, colours: Colours, layer: int, atol: float
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """A vertex may go where, colour by colour, its sorted weights and its bias agree, and its
     negative's do.
@@ -335,7 +335,7 @@ def _split(
             may[vertex, right] = (np.abs(theirs[right] - ours[vertex]) <= atol).all(axis=1)
     may &= may[np.ix_(partner, partner)]
     source, target = np.nonzero(may)
-    number = _numbered(components_of_pairs(size, source, target))
+    number = _number(components_of_pairs(size, source, target))
     left, right = number[:size], number[size:]
     ours, theirs = (np.bincount(side, minlength=int(number.max()) + 1) for side in (left, right))
     return (left, right) if np.array_equal(ours, theirs) else None
@@ -343,10 +343,10 @@ def _split(
 
 def components_of_pairs(size: int, source: np.ndarray, target: np.ndarray) -> np.ndarray:
     """Components of the bipartite graph on 2·size vertices with edges source → size + target."""
-    return _connected(2 * size, source, size + target)
+    return _components(2 * size, source, size + target)
 
 
-def _connected(size: int, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+def _components(size: int, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """The component's number for each of {0, …, size−1}, with edges between rows and columns."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
@@ -356,21 +356,21 @@ def _connected(size: int, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     )[1]
 
 
-def _numbered(labels: np.ndarray) -> np.ndarray:
+def _number(labels: np.ndarray) -> np.ndarray:
     return np.unique(labels, return_inverse=True)[1].reshape(-1)
 
 
-def _signatures(graph: Graph, colours: Mapping, layer: int) -> np.ndarray:
+def _signatures(graph: SignedGraph, colours: Mapping, layer: int) -> np.ndarray:
     """For each vertex its bias and its weights, those of neighbours of one colour sorted."""
     parts = [graph.biases[layer][:, None]]
     if layer > 0:
-        parts.append(_sorted_by_colour(graph.weights[layer - 1], colours[layer - 1]))
+        parts.append(_sort_by_colour(graph.weights[layer - 1], colours[layer - 1]))
     if layer < len(graph.weights):
-        parts.append(_sorted_by_colour(graph.weights[layer].T, colours[layer + 1]))
+        parts.append(_sort_by_colour(graph.weights[layer].T, colours[layer + 1]))
     return np.concatenate(parts, axis=1)
 
 
-def _sorted_by_colour(weights: np.ndarray, colours: np.ndarray) -> np.ndarray:
+def _sort_by_colour(weights: np.ndarray, colours: np.ndarray) -> np.ndarray:
     order = np.argsort(colours, kind="stable")
     arranged, stops = weights[:, order], np.flatnonzero(np.diff(colours[order])) + 1
     for start, stop in pairwise([0, *stops.tolist(), len(order)]):

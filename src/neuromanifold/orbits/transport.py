@@ -61,7 +61,7 @@ def transport(
     V, legs, point = _rows(jacobian(theta)), [], theta
     ranks = [numerical_rank(V, rtol=1e3 * rtol)]
     V = _basis(V, ranks[-1])
-    while len(V) < bound and len(legs) < pieces and not _settled(ranks):
+    while len(V) < bound and len(legs) < pieces and not _is_settled(ranks):
         leg = _Leg.along(draw(), point, length)
         point, V = leg.flow(point, V, 1.0, rtol)
         legs.append(leg)
@@ -73,7 +73,7 @@ def transport(
     return Transport(tuple(ranks), _basis(_rows(V), None))
 
 
-def _settled(ranks: list[Rank]) -> bool:
+def _is_settled(ranks: list[Rank]) -> bool:
     return len(ranks) > 2 and int(ranks[-1]) == int(ranks[-2]) == int(ranks[-3])
 
 

@@ -86,7 +86,7 @@ def zero_blocks(
     >>> zero_blocks(net, [{0}]).dimension                # neuron 0 has no weights, the others have two each
     4
     """
-    chosen = _chosen(net, neurons, range(1, net.depth))
+    chosen = _choose_masks(net, neurons, range(1, net.depth))
     _require(net, chosen, vanishes_at_zero, "σ(0) ≠ 0", "tanh, sin, erf, silu, gelu or relu")
     sets = [np.zeros(net.widths[0], bool), *(c for c in chosen), np.zeros(net.widths[-1], bool)]
     layers, values = [], []
@@ -116,7 +116,7 @@ def zero_rows(net: MLP, neurons: Sequence[Iterable[int]]) -> ZeroManifold:
     7
     """
     last = net.depth if len(neurons) == net.depth else net.depth - 1
-    chosen = _chosen(net, neurons, range(1, last + 1))
+    chosen = _choose_masks(net, neurons, range(1, last + 1))
     _require(
         net, chosen, is_flat_at_zero, "σ'(0) ≠ 0 (or a kink there)", "cos or power(d) with d > 1"
     )
@@ -130,7 +130,7 @@ def zero_rows(net: MLP, neurons: Sequence[Iterable[int]]) -> ZeroManifold:
     return ZeroManifold(net, fixed, np.zeros(len(fixed)), monomial(net, into=signs, out=ones))
 
 
-def _chosen(net: Any, neurons: Sequence[Iterable[int]], layers: range) -> list[np.ndarray]:
+def _choose_masks(net: Any, neurons: Sequence[Iterable[int]], layers: range) -> list[np.ndarray]:
     require_perceptron(net, "pass an nm.MLP")
     if len(neurons) != len(layers):
         raise ValueError(

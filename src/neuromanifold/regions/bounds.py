@@ -12,7 +12,7 @@ from jaxtyping import Int
 
 from neuromanifold.graph.graph import trace
 from neuromanifold.models.activation import per_neuron
-from neuromanifold.models.arguments import Model, Samples, checked
+from neuromanifold.models.arguments import Model, Samples, check_arguments
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics.precision import boundary, is_traced
@@ -127,7 +127,7 @@ def dimension_bounds(f: Model, params: Any, x: Samples) -> DimensionBounds:
     check_params(params)
     x = check_sample(x)
     with boundary(params, x):
-        checked(f, params, x)
+        check_arguments(f, params, x)
     require_piecewise_linear(trace(f, params, x))
     problem = Problem.of(f, params, x, before_output=True)
     counts, o = problem.region_counts(), problem.graph.outputs
@@ -147,7 +147,7 @@ def dimension_bounds(f: Model, params: Any, x: Samples) -> DimensionBounds:
 def _theorem1(problem: Problem) -> Bound:
     if (net := perceptron(problem.model)) is None:
         return Bound(problem.shape[1], "the theorem is about fully connected networks")
-    return Bound(_theorem1_value(net, _fixed_counts(problem.signs)), theorem1_obstacle(net))
+    return Bound(_theorem1_value(net, _count_fixed(problem.signs)), theorem1_obstacle(net))
 
 
 def _symmetry_bound(problem: Problem) -> int:
@@ -163,7 +163,7 @@ def _counts(patterns: np.ndarray) -> np.ndarray:
     return np.unique(np.packbits(patterns, axis=1), axis=0, return_counts=True)[1]
 
 
-def _fixed_counts(signs: Signs) -> list[int]:
+def _count_fixed(signs: Signs) -> list[int]:
     return [int(((s > 0).all(axis=0) | (s <= 0).all(axis=0)).sum()) for s in signs.layers[:-1]]
 
 
@@ -230,13 +230,13 @@ def region_bound(f: Model, params: Any, x: Samples) -> int | Int[Any, ""]:
     patterns = activation_patterns(f, params, x)
     graph = trace(f, params, x)
     if is_traced(patterns):
-        return graph.outputs * _kept_rows(patterns, graph.affine_dimension)
+        return graph.outputs * _count_kept_rows(patterns, graph.affine_dimension)
     return graph.outputs * int(
         np.minimum(_counts(np.asarray(patterns)), graph.affine_dimension).sum()
     )
 
 
-def _kept_rows(patterns: Any, largest: int) -> Any:
+def _count_kept_rows(patterns: Any, largest: int) -> Any:
     """Return Σ over distinct rows of min(how often, largest): in sorted order, rows within
     `largest` of the first of their kind.
     """

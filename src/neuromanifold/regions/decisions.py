@@ -22,7 +22,7 @@ from neuromanifold.graph.bounded import Bounded, is_open
 from neuromanifold.graph.footprint import FIRST_BITS, footprint
 from neuromanifold.graph.graph import Graph
 from neuromanifold.graph.numbers import Rationals
-from neuromanifold.graph.residues import Residues
+from neuromanifold.graph.residues import ResidueArithmetic
 from neuromanifold.graph.walk import walk
 from neuromanifold.numerics import modular
 from neuromanifold.runtime.memory import blocks, memory_budget
@@ -175,7 +175,10 @@ def _by_bounds(
         for part, block in _blocks(data, most):
             found, record = _walk(graph, Bounded(), leaves, block)
             for k, (gate, decision) in enumerate(zip(found, record, strict=True)):
-                gates[k][part], records[k][part] = _trim(gate, part), _trim(_shared(decision), part)
+                gates[k][part], records[k][part] = (
+                    _trim(gate, part),
+                    _trim(_signs_of(decision), part),
+                )
                 undecided[part] |= (
                     _trim(is_open(decision), part).reshape(part.stop - part.start, -1).any(axis=1)
                 )
@@ -197,7 +200,7 @@ def _trim(a: np.ndarray, part: slice) -> np.ndarray:
     return a[: part.stop - part.start]
 
 
-def _shared(decision: Any) -> np.ndarray:
+def _signs_of(decision: Any) -> np.ndarray:
     return decision if isinstance(decision, np.ndarray) else decision[1]
 
 
@@ -222,7 +225,7 @@ def _by_balls(
                     graph, Balls() if bits else Rationals(), leaves, [a[at] for a in data]
                 )
             for k, (gate, decision) in enumerate(zip(found, record, strict=True)):
-                gates[k][at], records[k][at] = gate, _shared(decision)
+                gates[k][at], records[k][at] = gate, _signs_of(decision)
                 still[part] |= is_open(decision).reshape(len(at), -1).any(axis=1)
         rows = rows[still]
 
@@ -247,7 +250,7 @@ def _find_kinks(
         found.graph,
         np.flatnonzero(np.any([t.reshape(len(t), -1).any(axis=1) for t in found.ties], axis=0)),
     )
-    A = Residues(modular.random_prime())
+    A = ResidueArithmetic(modular.random_prime())
     leaves = [A.random(leaf.shape) for leaf in jax.tree.leaves(graph.params)]
     kinks = [np.zeros_like(t) for t in found.ties]
     for part in blocks(len(rows), most):

@@ -20,7 +20,7 @@ from neuromanifold.graph import programs
 from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.graph.numbers import Rationals
 from neuromanifold.graph.walk import walk
-from neuromanifold.models.arguments import Model, Params, Samples, checked
+from neuromanifold.models.arguments import Model, Params, Samples, check_arguments
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics.precision import arithmetic, is_floating
 from neuromanifold.numerics.results import Array, Result, follows
@@ -111,7 +111,7 @@ def enumerate_regions(
         raise ValueError(f"`limit` is {limit!r}; pass a whole number of cells, 1 or more.")
     x = _sample(f, x)
     with arithmetic():
-        checked(f, params, x)
+        check_arguments(f, params, x)
     graph = trace(f, params, x)
     require_piecewise_linear(graph)
     _require_switches(graph)
@@ -248,8 +248,8 @@ class _Search:
     def found(self) -> LinearRegions:
         cells = [self._start()]
         for level in range(len(self.graph.units)):
-            cells = self._opened(cells, level)
-        return self._confirmed([self._centred(cell) for cell in [*self.whole, *cells]])
+            cells = self._open_cells(cells, level)
+        return self._confirm([self._centre(cell) for cell in [*self.whole, *cells]])
 
     def _start(self) -> _Cell:
         none = np.zeros(0)
@@ -263,7 +263,7 @@ class _Search:
         gates = np.zeros(self.ends[-1], bool)
         return _Cell(gates, rows, offsets, asked, np.ones(len(rows)), point, radius)
 
-    def _opened(self, cells: list[_Cell], level: int) -> list[_Cell]:
+    def _open_cells(self, cells: list[_Cell], level: int) -> list[_Cell]:
         """The cells cut by all units of a level. At the limit they stay whole from now on: each
         holds one region or more, and at most as many as its missing hyperplanes can make.
         """
@@ -314,7 +314,7 @@ class _Search:
                     self.thin += 1
                     self.hidden += self._most(level, j + 1)
 
-    def _centred(self, cell: _Cell) -> _Cell:
+    def _centre(self, cell: _Cell) -> _Cell:
         """The cell with its largest ball: halving made it smaller than it could be."""
         if not len(cell.rows):
             return cell
@@ -387,7 +387,7 @@ class _Search:
             offsets.append(first)
         return [list(column) for column in zip(*rows, strict=True)], offsets
 
-    def _confirmed(self, cells: Sequence[_Cell]) -> LinearRegions:
+    def _confirm(self, cells: Sequence[_Cell]) -> LinearRegions:
         """The regions of the cells' points by exact arithmetic; a cell whose gates are others, or
         whose point lies on a boundary, is thin.
         """

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Int
 
-from neuromanifold.graph.residues import Residues
+from neuromanifold.graph.residues import ResidueArithmetic
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
@@ -40,7 +40,7 @@ def generic_rank(problem: Problem) -> int:
     never too large, and too small with probability below r·(degree + 2)/2⁶⁰ for minors of order r,
     plus that of a prime which divides all coefficients of a minor (about 10⁻¹³).
     """
-    A = Residues(modular.random_prime())
+    A = ResidueArithmetic(modular.random_prime())
     matrix, _ = problem.sketch(A.p, [A.random(leaf.shape) for leaf in problem.leaves])
     return modular_rank(matrix, A.p)
 

@@ -21,8 +21,8 @@ from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.graph.heights import Heights
 from neuromanifold.graph.numbers import Support
 from neuromanifold.graph.program import Program
-from neuromanifold.graph.programs import gate_structs, stacked
-from neuromanifold.graph.residues import Residue, Residues
+from neuromanifold.graph.programs import gate_structs, stack_shapes
+from neuromanifold.graph.residues import Residue, ResidueArithmetic
 from neuromanifold.graph.selection import Selection, select
 from neuromanifold.graph.tracing import program_of
 from neuromanifold.graph.uses import Entering, Use, entering, leaves
@@ -54,7 +54,7 @@ def factor_program(graph: Graph, n: int, wrt: tuple[int, ...]) -> Program:
         return factors(graph, uses, direct, params, sample, Gated(gates))
 
     with jax.enable_x64(True):
-        shapes = (graph.params, stacked(graph.sample, n), gate_structs(graph, n))
+        shapes = (graph.params, stack_shapes(graph.sample, n), gate_structs(graph, n))
         return program_of(jax.vmap(one, (None, 0, 0)), *shapes)
 
 
@@ -68,7 +68,7 @@ class Sketch(NamedTuple):
     columns: int
 
 
-def draw_sketch(A: Residues, graph: Graph, wrt: tuple[int, ...], m: int) -> Sketch:
+def draw_sketch(A: ResidueArithmetic, graph: Graph, wrt: tuple[int, ...], m: int) -> Sketch:
     """Return R with m columns, made of rank-one tensors: J·R tells the rank of a wide Jacobian without
     its columns.
 
@@ -87,13 +87,18 @@ def draw_sketch(A: Residues, graph: Graph, wrt: tuple[int, ...], m: int) -> Sket
     )
 
 
-def _tensors(A: Residues, use: Use, m: int) -> tuple[Residue, Residue, Residue | None]:
+def _tensors(A: ResidueArithmetic, use: Use, m: int) -> tuple[Residue, Residue, Residue | None]:
     u, v = A.random((use.batch, use.outer, m)), A.random((use.batch, use.inner, m))
     return u, v, None if use.constant is None else A.random((use.batch, use.outer, m))
 
 
-def sketched(
-    A: Residues, graph: Graph, wrt: tuple[int, ...], sketch: Sketch, inputs: Sequence[Any], n: int
+def sketch_jacobian(
+    A: ResidueArithmetic,
+    graph: Graph,
+    wrt: tuple[int, ...],
+    sketch: Sketch,
+    inputs: Sequence[Any],
+    n: int,
 ) -> np.ndarray:
     """Return the (n·o, m) residues of J·R at n samples; `inputs` are those of `factor_program`."""
     *found, _ = walk(factor_program(graph, n, wrt), A, inputs)
@@ -109,7 +114,7 @@ def sketched(
 
 
 def _use_part(
-    A: Residues, a: Residue, d: Residue, u: Residue, v: Residue, w: Residue | None
+    A: ResidueArithmetic, a: Residue, d: Residue, u: Residue, v: Residue, w: Residue | None
 ) -> Residue:
     """Σ_{b,t} (d·u)(a·v + [bias's own]): a (n, b, t, k), d (n, o, b, t, c) → (n, o, m)."""
     n, o, batch, t, c = A.shape(d)
@@ -266,7 +271,7 @@ class Problem:
 
     def residues(self, p: int) -> np.ndarray:
         """Return J modulo p."""
-        return self.jacobian(Residues(p)).values
+        return self.jacobian(ResidueArithmetic(p)).values
 
     def sketch(
         self, p: int, params: list[Any] | None = None, *, columns: int | None = None
@@ -276,13 +281,13 @@ class Problem:
 
         Also whether its rows are still those of J.
         """
-        A, (height, width) = Residues(p), self.shape
+        A, (height, width) = ResidueArithmetic(p), self.shape
         m = min(height, width) if columns is None else columns
         tensors = draw_sketch(A, self.graph, self.chosen.leaves, m)
         lifted = [A.lift(a) for a in self.leaves] if params is None else params
         rows, mixed = [], np.zeros((m, m), np.int64)
         for part, at in self.parts(self.sketch_size(m)):
-            block = sketched(
+            block = sketch_jacobian(
                 A, self.graph, self.chosen.leaves, tensors, self.inputs(A, at, lifted), len(at)
             )
             block = block[: (part.stop - part.start) * self.graph.outputs]
@@ -322,13 +327,13 @@ class Problem:
         """Return J·v modulo p for stacked directions (k, D), shape (k, n·o): forward mode, another
         route than `jacobian`.
         """
-        A = Residues(p)
+        A = ResidueArithmetic(p)
         none = np.empty((0, self.shape[0]), np.int64)
         return np.concatenate(
             [none, *(self._products(A, directions[part]) for part in blocks(len(directions), 32))]
         )
 
-    def _products(self, A: Residues, directions: np.ndarray) -> np.ndarray:
+    def _products(self, A: ResidueArithmetic, directions: np.ndarray) -> np.ndarray:
         k, columns = len(directions), np.cumsum([0, *self.chosen.sizes])
         mine = {
             i: directions[:, a:b].reshape(k, *self.leaves[i].shape)

@@ -11,7 +11,7 @@ from jaxtyping import Int8
 from neuromanifold.graph.graph import trace
 from neuromanifold.graph.walk import refuse_inexact
 from neuromanifold.models.activation import Activation, per_neuron
-from neuromanifold.models.arguments import Samples, checked
+from neuromanifold.models.arguments import Samples, check_arguments
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.models.model_kind import require_perceptron
 from neuromanifold.numerics.precision import boundary
@@ -52,7 +52,7 @@ def exact_signs(net: MLP, params: Params, x: Samples, *, balls_only: bool = Fals
     )
     x = sample_arrays(x)
     with boundary(params, x):
-        checked(net, params, x)
+        check_arguments(net, params, x)
     graph = trace(net, params, x)
     refuse_inexact(graph, "`exact_signs` needs")
     return signs_of(net, decide(graph, params, x, balls_only=balls_only), len(x))

@@ -61,7 +61,7 @@ class Chart:
 
     def x_range(self) -> tuple[float, float]:
         """From the first to the last value, with a little room."""
-        return _padded(np.concatenate([s.x for s in self.series]), 0.02)
+        return _pad(np.concatenate([s.x for s in self.series]), 0.02)
 
     def y_range(self) -> tuple[float, float]:
         """The same of the curves and the rules; of positive values only, as logarithms, where
@@ -70,11 +70,11 @@ class Chart:
         levels = np.array([r.at for r in self.rules if not r.vertical])
         values = np.concatenate([*(s.y for s in self.series), levels])
         values = values[np.isfinite(values) & (values > 0 if self.log else True)]
-        lo, hi = _padded(np.log10(values) if self.log else values, 0.06)
+        lo, hi = _pad(np.log10(values) if self.log else values, 0.06)
         return (0.0, hi) if self.from_zero and not self.log else (lo, hi)
 
 
-def _padded(values: np.ndarray, share: float) -> tuple[float, float]:
+def _pad(values: np.ndarray, share: float) -> tuple[float, float]:
     lo, hi = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
     room = share * (hi - lo) or 0.5 * abs(lo) or 1.0
     return lo - room, hi + room
@@ -96,7 +96,7 @@ def figure(chart: Chart, caption: str = "") -> str:
         f'<figure class="chart"><ul class="legend">{legend}</ul>'
         f'<div class="plot">{_svg(chart, label)}</div>'
         f"<figcaption>{html.escape(caption)}</figcaption>"
-        f'<script type="application/json">{embedded(_numbers(chart))}</script></figure>'
+        f'<script type="application/json">{embed(_numbers(chart))}</script></figure>'
     )
 
 
@@ -105,7 +105,7 @@ def _key(series: Series) -> str:
     return f"{kind} {series.colour}"
 
 
-def embedded(data: Any) -> str:
+def embed(data: Any) -> str:
     """JSON that cannot end the element it stands in, nor begin another."""
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c").replace("&", "\\u0026")
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.bottleneck.along import RanksAlong, stable_rank
-from neuromanifold.inspection import Block, Inspection, Timeline
-from neuromanifold.numerics.palette import colour_and_texture, gathered
+from neuromanifold.inspection import Inspection, LayerRank, Timeline
+from neuromanifold.numerics.palette import colour_and_texture, gather_parts
 from neuromanifold.report.chart import Chart, Rule, Series, figure
-from neuromanifold.report.terms import named
+from neuromanifold.report.terms import name_with_link
 
 _LEAST_WIDTH = 2.0
 _MOST_BLOCKS = 30
@@ -127,7 +127,7 @@ def parameters_figure(found: Inspection) -> str:
     """One bar: parameter directions that change the function on the sample, and where the others
     went.
     """
-    shares = gathered(found.shares)
+    shares = gather_parts(found.shares)
     widths = [
         max(960 * count / found.n_params, _LEAST_WIDTH if count else 0.0) for _, count in shares
     ]
@@ -138,7 +138,7 @@ def parameters_figure(found: Inspection) -> str:
         for (name, count), style, a, b in zip(shares, styles, lefts, lefts[1:], strict=False)
     )
     legend = "".join(
-        f'<li><i class="key dot {" ".join(style)}"></i>{named(name)}: {count:,}</li>'
+        f'<li><i class="key dot {" ".join(style)}"></i>{name_with_link(name)}: {count:,}</li>'
         for (name, count), style in zip(shares, styles, strict=True)
     )
     label = html.escape(
@@ -151,7 +151,7 @@ def parameters_figure(found: Inspection) -> str:
     )
 
 
-def blocks_figure(blocks: Sequence[Block]) -> str:
+def blocks_figure(blocks: Sequence[LayerRank]) -> str:
     """For every layer its parameters, its rank and its share of the kernel, as bars."""
     shown = sorted(blocks, key=lambda block: -block.parameters)[:_MOST_BLOCKS]
     most = max(block.parameters for block in shown)
@@ -167,7 +167,7 @@ def blocks_figure(blocks: Sequence[Block]) -> str:
     )
 
 
-def _block(block: Block, most: int) -> str:
+def _block(block: LayerRank, most: int) -> str:
     rank = "–" if block.rank is None else f"{block.rank:,}"
     used = block.parameters if block.rank is None else block.rank
     inner = f'<rect class="c1" width="{160 * used / most:.1f}" height="12"/>'

@@ -9,9 +9,9 @@ from itertools import pairwise
 
 from neuromanifold.inspection import Inspection, LayerUnits
 from neuromanifold.models.model_kind import perceptron
-from neuromanifold.numerics.palette import LIGHT, gathered
-from neuromanifold.numerics.results import counted
-from neuromanifold.report.terms import marked
+from neuromanifold.numerics.palette import LIGHT, gather_parts
+from neuromanifold.numerics.results import count_of
+from neuromanifold.report.terms import mark_up
 from neuromanifold.symmetry.reduction.narrowing import Narrowed
 
 _STATES = (
@@ -118,7 +118,7 @@ def _columns(found: Inspection) -> list[_Column]:
     ]
 
 
-def _removed(found: Inspection, index: int, status: LayerUnits) -> dict[str, int]:
+def _count_removed(found: Inspection, index: int, status: LayerUnits) -> dict[str, int]:
     """How many units of a layer went, by reason."""
     removed = () if found.reduction is None else found.reduction.removed
     counts: dict[str, int] = {}
@@ -130,7 +130,7 @@ def _removed(found: Inspection, index: int, status: LayerUnits) -> dict[str, int
 
 
 def _column(found: Inspection, index: int, status: LayerUnits) -> _Column:
-    reasons = _removed(found, index, status)
+    reasons = _count_removed(found, index, status)
     still = sum(n for why, n in reasons.items() if "constant" in why)
     alike = sum(n for why, n in reasons.items() if "proportional" in why or "multiple" in why)
     left = status.cells - status.off
@@ -155,7 +155,9 @@ def _after(found: Inspection, before: Sequence[_Column]) -> list[_Column]:
     if whole is not None:
         fewer = [gone for status in statuses if (gone := _gone(whole, status)) is not None]
     else:
-        fewer = [sum(_removed(found, k, status).values()) for k, status in enumerate(statuses, 1)]
+        fewer = [
+            sum(_count_removed(found, k, status).values()) for k, status in enumerate(statuses, 1)
+        ]
     if len(fewer) < len(before) or (whole is None and sum(fewer) != found.reduction.neurons_saved):
         return []  # what went cannot be told for each layer that is drawn
     columns = []
@@ -299,8 +301,8 @@ def _data(found: Inspection) -> Iterator[str]:
     rank = int(found.dimension)
     if rank == found.rows_of_jacobian:
         yield (
-            f"<b>More samples.</b> {counted(found.n_samples, 'sample')} with "
-            f"{counted(found.n_outputs, 'output')} each allow no rank above {rank:,}: more samples may "
+            f"<b>More samples.</b> {count_of(found.n_samples, 'sample')} with "
+            f"{count_of(found.n_outputs, 'output')} each allow no rank above {rank:,}: more samples may "
             "show more."
         )
     elif found.account is not None and found.account.chain[2] > rank:
@@ -317,7 +319,7 @@ def _open(found: Inspection) -> Iterator[str]:
             missing.setdefault(part.left_out, []).append(part.title)
     if missing:
         listed = "".join(
-            f"<li>{html.escape(', '.join(titles))}: {marked(why)}</li>"
+            f"<li>{html.escape(', '.join(titles))}: {mark_up(why)}</li>"
             for why, titles in missing.items()
         )
         yield f"<b>Not concluded.</b><ul>{listed}</ul>"
@@ -325,7 +327,7 @@ def _open(found: Inspection) -> Iterator[str]:
 
 def share_image(found: Inspection, title: str) -> str:
     """The three numbers and the bar as an SVG of 1200 × 630 that stands alone."""
-    shares, D = gathered(found.shares), max(1, found.n_params)
+    shares, D = gather_parts(found.shares), max(1, found.n_params)
     left, parts, keys = 60.0, [], []
     for index, (name, count) in enumerate(shares):
         width, colour = 1080 * count / D, LIGHT[index % len(LIGHT)]
@@ -343,7 +345,7 @@ def share_image(found: Inspection, title: str) -> str:
         f'<text x="{60 + 370 * k}" y="240" font-size="84" font-weight="700" fill="#005f96">{value}</text>'
         + "".join(
             f'<text x="{60 + 370 * k}" y="{285 + 28 * line}" font-size="22">{html.escape(words)}</text>'
-            for line, words in enumerate(_wrapped(text, 31))
+            for line, words in enumerate(_wrap(text, 31))
         )
         for k, (value, text) in enumerate(numbers_of(found))
     )
@@ -355,11 +357,11 @@ def share_image(found: Inspection, title: str) -> str:
         f'<text x="60" y="126" font-size="22" fill="#555">{html.escape(model)}</text>{numbers}'
         f"{''.join(parts)}{''.join(keys)}"
         f'<text x="60" y="600" font-size="20" fill="#555">neuromanifold · '
-        f"{counted(found.n_samples, 'sample')} × {counted(found.n_outputs, 'output')}</text></svg>\n"
+        f"{count_of(found.n_samples, 'sample')} × {count_of(found.n_outputs, 'output')}</text></svg>\n"
     )
 
 
-def _wrapped(text: str, width: int) -> list[str]:
+def _wrap(text: str, width: int) -> list[str]:
     lines = [""]
     for word in text.split():
         lines = (

@@ -17,7 +17,15 @@ from neuromanifold.report import figures
 from neuromanifold.report.overview import big_numbers, network_figure, next_steps, share_image
 from neuromanifold.report.reduction import reduction_section
 from neuromanifold.report.style import PAGE_STYLE, STYLE
-from neuromanifold.report.terms import TERMS, annotated, glossary, linked, marked, named, row_name
+from neuromanifold.report.terms import (
+    TERMS,
+    annotate,
+    glossary,
+    link_term,
+    mark_up,
+    name_with_link,
+    row_name,
+)
 from neuromanifold.report.unit_map import unit_map
 from neuromanifold.runtime.files import write_text
 from neuromanifold.symmetry.account.dimension_account import DimensionAccount
@@ -69,7 +77,7 @@ def render(
     sections = [
         (name, heading, text) for name, heading, text in _sections(inspection, timeline) if text
     ]
-    verdict = "".join(f"<p>{annotated(sentence)}</p>" for sentence in inspection.verdict)
+    verdict = "".join(f"<p>{annotate(sentence)}</p>" for sentence in inspection.verdict)
     words = glossary(verdict + "".join(text for *_, text in sections))
     sections.append(("terms", "The words", words))
     contents = "".join(f'<li><a href="#{name}">{heading}</a></li>' for name, heading, _ in sections)
@@ -89,13 +97,13 @@ def render(
 <nav aria-label="Sections"><ul>{contents}</ul></nav>
 {body}
 </main>
-<footer>{_made(inspection, command)} {html.escape(_proof(inspection))}</footer>
+<footer>{_say_origin(inspection, command)} {html.escape(_proof(inspection))}</footer>
 <script>{script()}</script>
 </body></html>
 """
 
 
-def _made(found: Inspection, command: str) -> str:
+def _say_origin(found: Inspection, command: str) -> str:
     """Version, date, time taken, data, and the command."""
     version, day = importlib.metadata.version("neuromanifold"), time.strftime("%Y-%m-%d %H:%M")
     data = f"{found.n_samples:,} of {found.n_given:,} samples for the Jacobian"
@@ -176,7 +184,7 @@ def _sections(found: Inspection, timeline: Timeline | None) -> list[tuple[str, s
 def _table(found: Inspection) -> str:
     rows = "\n".join(
         f'<tr{_class(name, value)}><th scope="row">{row_name(name)}</th>'
-        f"<td>{html.escape(value)}</td><td>{marked(remark)}</td></tr>"
+        f"<td>{html.escape(value)}</td><td>{mark_up(remark)}</td></tr>"
         for name, value, remark in found.rows
     )
     return f'<table class="facts"><tbody>\n{rows}\n</tbody></table>'
@@ -189,7 +197,7 @@ def _class(name: str, value: str) -> str:
 
 
 def _parameters(found: Inspection) -> str:
-    dimension = linked("functional dimension", "functional dimension")
+    dimension = link_term("functional dimension", "functional dimension")
     return (
         f"<p>The {dimension} counts the directions that change the function. "
         f"{_PARAMETERS}</p>{figures.parameters_figure(found)}"
@@ -209,7 +217,7 @@ def _symmetry(found: Inspection) -> str:
             (label, f"{value:.6g}")
             for label, value in zip(found.conserved.labels, found.conserved.values, strict=True)
         ]
-        name = linked(f"{len(values):,} conserved quantities", "conserved quantity")
+        name = link_term(f"{len(values):,} conserved quantities", "conserved quantity")
         more = (
             f"<p>{len(values) - _MOST_LISTED:,} more are in the file of --json.</p>"
             if len(values) > _MOST_LISTED
@@ -224,8 +232,8 @@ def _symmetry(found: Inspection) -> str:
 
 def _reasons(account: DimensionAccount) -> str:
     rows = "".join(
-        "<tr><th "
-        f'scope="row">{named(name)}</th><td>{count:,}</td><td>{html.escape(TERMS.get(name, "a symmetry of the network"))}</td></tr>'
+        f'<tr><th scope="row">{name_with_link(name)}</th><td>{count:,}</td><td>'
+        f"{html.escape(TERMS.get(name, 'a symmetry of the network'))}</td></tr>"
         for name, count in account.rows[1:]
         if count
     )
@@ -241,7 +249,7 @@ def _chain(account: DimensionAccount) -> str:
     on_sample, on_regions, reached, D = account.chain
     notes = "".join(f"<li>{html.escape(what)}</li>" for what in account.left_out)
     listed = f"<details><summary>Not looked at</summary><ul>{notes}</ul></details>" if notes else ""
-    rank = linked("rank", "functional dimension")
+    rank = link_term("rank", "functional dimension")
     grown = f"{on_regions:,} with enough samples in each of its {account.regions:,} regions"
     return (
         f"<p>The {rank} is {on_sample:,} on the sample. It would be {grown}, and at least "
@@ -254,8 +262,8 @@ def _descent(found: Inspection) -> str:
     d = found.descent
     if d is None:
         return ""
-    rate, sharp = linked("learning rates", "learning rate"), linked("sharpness", "sharpness")
-    aligned = linked("alignment", "alignment")
+    rate, sharp = link_term("learning rates", "learning rate"), link_term("sharpness", "sharpness")
+    aligned = link_term("alignment", "alignment")
     return (
         f"<p>With the loss <code>{html.escape(d.loss)}</code> and all the samples at once, {rate} "
         "up to "

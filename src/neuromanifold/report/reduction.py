@@ -13,8 +13,8 @@ from neuromanifold.graph.selection import leaf_names
 from neuromanifold.inspection import Inspection
 from neuromanifold.models import MLP, save
 from neuromanifold.models.model_kind import perceptron
-from neuromanifold.numerics.results import counted
-from neuromanifold.report.terms import linked
+from neuromanifold.numerics.results import count_of
+from neuromanifold.report.terms import link_term
 from neuromanifold.symmetry import Reduction
 
 _LARGEST = 600_000  # bytes of weights in a page that is to stay small
@@ -31,12 +31,12 @@ def reduction_section(found: Inspection) -> str:
     shape = (
         f"the widths <code>{_widths(net)}</code>"
         if net is not None
-        else f"{counted(reduction.neurons_saved, noun)} fewer"
+        else f"{count_of(reduction.neurons_saved, noun)} fewer"
         if reduction.neurons_saved
         else f"as many {noun}s"
     )
     return (
-        f"<p>The {linked('reduction', 'reduction')} has {shape} and "
+        f"<p>The {link_term('reduction', 'reduction')} has {shape} and "
         f"{found.n_params - reduction.parameters_saved:,} of "
         f"{found.n_params:,} parameters ({share:.0f}% fewer). On the sample its outputs "
         f"{_deviation(reduction.deviation)}.</p>"

@@ -5,13 +5,13 @@ least 4.5 to its ground.
 from neuromanifold.numerics.palette import DARK, LIGHT
 
 
-def _named(colours: tuple[str, ...]) -> str:
+def _name_colours(colours: tuple[str, ...]) -> str:
     return " ".join(f"--p{k}: {colour};" for k, colour in enumerate(colours, 1))
 
 
 _PARTS = f"""
-:root {{ {_named(LIGHT)} }}
-@media screen and (prefers-color-scheme: dark) {{ :root {{ {_named(DARK)} }} }}
+:root {{ {_name_colours(LIGHT)} }}
+@media screen and (prefers-color-scheme: dark) {{ :root {{ {_name_colours(DARK)} }} }}
 {" ".join(f".p{k} {{ --k: var(--p{k}); }}" for k in range(1, len(LIGHT) + 1))}
 """
 

@@ -119,7 +119,7 @@ def anchor(term: str) -> str:
     return "term-" + re.sub(r"\W+", "-", term.lower())
 
 
-def linked(text: str, term: str) -> str:
+def link_term(text: str, term: str) -> str:
     """The text as a link to the term's definition, which also shows when the link is pointed at
     or reached by key.
     """
@@ -134,29 +134,30 @@ def row_name(name: str) -> str:
 
 def _of_row(name: str) -> str:
     if name.endswith((" always on", " always off")):
-        return linked(name, name[name.index("always") :])
+        return link_term(name, name[name.index("always") :])
     return next(
-        (linked(name, term) for start, term in _ROWS if name.startswith(start)), html.escape(name)
+        (link_term(name, term) for start, term in _ROWS if name.startswith(start)),
+        html.escape(name),
     )
 
 
-def named(name: str) -> str:
+def name_with_link(name: str) -> str:
     """A name as a link where it is a term, else as it is."""
-    return linked(name, name) if name in TERMS else html.escape(name)
+    return link_term(name, name) if name in TERMS else html.escape(name)
 
 
-def annotated(sentence: str) -> str:
+def annotate(sentence: str) -> str:
     """A sentence with a link at the first place of each term in it."""
     meant, known = dict(_PHRASES), set[str]()
     parts = []
     for text in re.split(f"({'|'.join(meant)})", sentence):
         new = text in meant and text not in known
-        parts.append(linked(text, meant[text]) if new else marked(text))
+        parts.append(link_term(text, meant[text]) if new else mark_up(text))
         known |= {text}
     return "".join(parts)
 
 
-def marked(text: str) -> str:
+def mark_up(text: str) -> str:
     """Text as HTML, what stands between backticks as code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
 

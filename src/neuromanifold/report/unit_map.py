@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from neuromanifold.inspection import Inspection, LayerUnits
-from neuromanifold.numerics.results import counted
-from neuromanifold.report.chart import embedded
+from neuromanifold.numerics.results import count_of
+from neuromanifold.report.chart import embed
 
 _WIDTH, _FEWEST, _MOST_COLUMNS, _MOST_CELLS = 480, 32, 64, 8192
 _LEGEND = (
@@ -29,10 +29,10 @@ def _layer(status: LayerUnits) -> str:
     cells = status.cells
     between = cells - status.on - status.off
     counts = (
-        f"{counted(cells, status.kind)}: {between:,} switch, {status.on:,} always on, "
+        f"{count_of(cells, status.kind)}: {between:,} switch, {status.on:,} always on, "
         f"{status.off:,} always off"
     )
-    heading = f"<h3>{html.escape(_called(status.name))} <small>{counts}</small></h3>"
+    heading = f"<h3>{html.escape(_full_name(status.name))} <small>{counts}</small></h3>"
     if not cells or cells > _MOST_CELLS:
         return heading + (
             ""
@@ -42,7 +42,7 @@ def _layer(status: LayerUnits) -> str:
     return heading + _map(status, html.escape(f"{status.name}: {counts}."))
 
 
-def _called(name: str) -> str:
+def _full_name(name: str) -> str:
     """A module's bare number says too little."""
     return f"layer {name}" if name.isdigit() else name
 
@@ -69,7 +69,7 @@ def _map(status: LayerUnits, label: str) -> str:
     return (
         f'<figure class="cells"><svg viewBox="0 0 {_WIDTH} {rows * size:.2f}" role="img" '
         f'aria-label="{label}">{paths}</svg>'
-        f'<script type="application/json">{embedded(data)}</script></figure>'
+        f'<script type="application/json">{embed(data)}</script></figure>'
     )
 
 

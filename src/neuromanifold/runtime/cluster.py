@@ -52,7 +52,7 @@ def cluster(workers: int | None = None, scheduler: str | None = None) -> Generat
         yield client
 
 
-def completed(
+def complete(
     client: Any, work: Callable[..., Any], tasks: Mapping[str, tuple[Any, ...]]
 ) -> Iterator[tuple[str, Any]]:
     """(name, `work(*arguments)`) of each task as it ends. On a cluster, a task whose worker dies

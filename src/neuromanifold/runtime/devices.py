@@ -42,7 +42,7 @@ def keep_sums_right() -> None:
     if not _WRONG_SINCE <= number < _NOT_KNOWN_FROM or _FUSED_SUMS in flags:
         return
     os.environ["XLA_FLAGS"] = f"{flags} --{_FUSED_SUMS}=-reduce".strip()
-    if _computed_before() and jax.default_backend() == "cpu":
+    if _has_computed() and jax.default_backend() == "cpu":
         warnings.warn(
             f"JAX {installed} computed before neuromanifold was imported, and its float32 "
             "sums on a CPU may be wrong; import neuromanifold first, or set "
@@ -52,7 +52,7 @@ def keep_sums_right() -> None:
         )
 
 
-def _computed_before() -> bool:
+def _has_computed() -> bool:
     """Whether JAX has started its devices: then their number can no longer be set."""
     config: Any = jax.config
     number = config.jax_num_cpu_devices

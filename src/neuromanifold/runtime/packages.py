@@ -22,7 +22,7 @@ def need(name: str) -> Any:
         raise ImportError(_HOW[name.partition(".")[0]]) from None
 
 
-def loaded(name: str) -> Any:
+def find_loaded(name: str) -> Any:
     """The package where somebody has imported it already, else None: what it makes cannot be
     here without it.
     """

@@ -37,7 +37,7 @@ class ByName:
 
     def __getstate__(self) -> dict[str, Any]:
         return {
-            name: _checked(jax.tree.map(_named, value), name) for name, value in vars(self).items()
+            name: _check(jax.tree.map(_by_name, value), name) for name, value in vars(self).items()
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -50,7 +50,7 @@ class ByName:
         return _like(self, {name: copy.deepcopy(value, memo) for name, value in vars(self).items()})
 
 
-def _named(leaf: Any) -> Any:
+def _by_name(leaf: Any) -> Any:
     if not callable(leaf) or (isinstance(leaf, FunctionType) and "<" not in leaf.__qualname__):
         return leaf
     module = getattr(leaf, "__module__", None)
@@ -63,7 +63,7 @@ def _function(leaf: Any) -> Any:
     return leaf.found() if isinstance(leaf, _Bound) else leaf
 
 
-def _checked(value: Any, name: str) -> Any:
+def _check(value: Any, name: str) -> Any:
     try:
         pickle.dumps(value)
     except Nameless:

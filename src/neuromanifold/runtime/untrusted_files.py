@@ -110,8 +110,8 @@ def _large_directory_size(handle: Any, locator: bytes) -> int:
 
 
 def _check_members(path: Path, members: list[zipfile.ZipInfo]) -> None:
-    for name in _repeated(member.filename for member in members):
-        raise unreadable(path, f"it holds {_shortened(name)} twice")
+    for name in _find_repeated(member.filename for member in members):
+        raise unreadable(path, f"it holds {_shorten(name)} twice")
     for member in members:
         if member.flag_bits & 1:
             raise unreadable(path, f"its member {member.filename!r} is encrypted")
@@ -192,7 +192,7 @@ def read_array(path: Path, stream: Any, size: int, what: str) -> np.ndarray:
     ):
         raise unreadable(
             path,
-            f"damaged: {what} claims the shape {_shortened(shape)} of {dtype} in {size:,} bytes",
+            f"damaged: {what} claims the shape {_shorten(shape)} of {dtype} in {size:,} bytes",
         )
     array = np.empty(math.prod(shape), dtype)
     _fill(path, array, head.read(), stream, what)
@@ -227,21 +227,21 @@ def read_json(path: Path, text: bytes, what: str) -> Any:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    for name in _repeated(name for name, _ in pairs):
-        raise ValueError(f"it names {_shortened(name)} twice")
+    for name in _find_repeated(name for name, _ in pairs):
+        raise ValueError(f"it names {_shorten(name)} twice")
     return dict(pairs)
 
 
-def _repeated(names: Iterable[str]) -> list[str]:
+def _find_repeated(names: Iterable[str]) -> list[str]:
     return [name for name, count in Counter(names).items() if count > 1]
 
 
 def first_line(error: BaseException) -> str:
     """The first line of an error's message, cut to 80 characters."""
-    return _shortened(str(error).partition("\n")[0], quoted=False)
+    return _shorten(str(error).partition("\n")[0], quoted=False)
 
 
-def _shortened(value: Any, *, quoted: bool = True) -> str:
+def _shorten(value: Any, *, quoted: bool = True) -> str:
     text = repr(value) if quoted else str(value)
     return text if len(text) <= 80 else f"{text[:77]}…"
 
@@ -268,7 +268,7 @@ def read_npy(file: Any, size: int, *, strings: bool = False) -> np.ndarray:
     claimed, there = count * dtype.itemsize, size - file.tell()
     if claimed != there:
         raise ValueError(
-            f"it claims shape {_shown(shape)} of {dtype}, {claimed} bytes, and holds {there}"
+            f"it claims shape {_show(shape)} of {dtype}, {claimed} bytes, and holds {there}"
         )
     a = np.frombuffer(file.read(there), dtype).reshape(shape, order="F" if fortran else "C")
     return a.copy() if a.flags.c_contiguous else np.ascontiguousarray(a)
@@ -287,11 +287,11 @@ def _header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
     except (ValueError, TypeError, SyntaxError, TokenError, RecursionError, MemoryError) as error:
         raise ValueError(f"its header cannot be read: {str(error).splitlines()[0][:200]}") from None
     if any(length < 0 for length in shape):
-        raise ValueError(f"it claims shape {_shown(shape)}")
+        raise ValueError(f"it claims shape {_show(shape)}")
     return shape, fortran, dtype
 
 
-def _shown(shape: tuple[int, ...]) -> str:
+def _show(shape: tuple[int, ...]) -> str:
     return (
         str(shape) if len(shape) < 9 else f"({', '.join(map(str, shape[:8]))}, … {len(shape)} axes)"
     )

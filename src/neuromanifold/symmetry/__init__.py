@@ -27,7 +27,7 @@ from neuromanifold.symmetry.groups.base import (
 )
 from neuromanifold.symmetry.groups.batch import BatchGroup
 from neuromanifold.symmetry.groups.channel_permutation import ChannelPermutationGroup
-from neuromanifold.symmetry.groups.dense import Dense
+from neuromanifold.symmetry.groups.dense import AffineElement
 from neuromanifold.symmetry.groups.entries import Entries
 from neuromanifold.symmetry.groups.filters import FilterScalingGroup
 from neuromanifold.symmetry.groups.flow import Flow, FlowGroup
@@ -52,6 +52,7 @@ from neuromanifold.symmetry.reduction.rewriting import Removal
 
 __all__ = [
     "AbstractGroup",
+    "AffineElement",
     "AffineGroup",
     "Balance",
     "Barrier",
@@ -61,7 +62,6 @@ __all__ = [
     "ConservationLaws",
     "ConservedQuantities",
     "ContinuousGroup",
-    "Dense",
     "DimensionAccount",
     "Discovery",
     "Element",

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neuromanifold.graph.reading import evaluated
+from neuromanifold.graph.reading import evaluate
 from neuromanifold.models.arguments import Model, Samples, Targets, check_model, check_target
 from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.models.model_kind import perceptron
@@ -32,7 +32,7 @@ from neuromanifold.numerics.validation import check_params, refuse_tracers, samp
 from neuromanifold.symmetry.account.rules import FOLDED, SCALED, structural_symmetries
 from neuromanifold.symmetry.conservation.balances import Balance, channel_scalings
 from neuromanifold.symmetry.conservation.teleport import Change
-from neuromanifold.symmetry.discovery.channels import Arrays, Slot, aligned
+from neuromanifold.symmetry.discovery.channels import Arrays, Slot, align
 from neuromanifold.symmetry.discovery.conditions import NetworkSampler
 from neuromanifold.symmetry.discovery.named_groups import leaf_names
 from neuromanifold.symmetry.discovery.statistics import WithStatistics
@@ -174,7 +174,7 @@ class Match(Result):
             y = promote(check_target(self.net, start[0], x, y, loss), np.float64)
             check_loss(loss, y)
             before, after = (
-                np.array([float(loss(evaluated(model, _between(start, end, s), x), y)) for s in t])
+                np.array([float(loss(evaluate(model, _between(start, end, s), x), y)) for s in t])
                 for end in (b, moved)
             )
         return Barrier(t, before, after)
@@ -336,7 +336,7 @@ def _deviation(f: Model, params: Any, element: Element, x: Any) -> float:
     with arithmetic():
         x = promote(x, np.float64)
         before, after = (
-            jax.tree.leaves(evaluated(f, promote(p, np.float64), x)) for p in (wide, element(wide))
+            jax.tree.leaves(evaluate(f, promote(p, np.float64), x)) for p in (wide, element(wide))
         )
         size = max(float(abs(v).max()) for v in before) or 1.0
         moved = max(float(abs(v - w).max()) for v, w in zip(before, after, strict=True))
@@ -389,7 +389,7 @@ class _HeadSlot:
         return self.slot.by_head(self.each, arrays[self.leaf])[self.head].reshape(self.size, -1)
 
     def put(self, arrays: Arrays, slices: np.ndarray) -> None:
-        a = aligned(arrays[self.leaf])
+        a = align(arrays[self.leaf])
         view = self.slot.by_head(self.each, a)[self.head]
         view[...] = slices.reshape(view.shape)
         arrays[self.leaf] = a
@@ -448,16 +448,16 @@ def _axes(f: Model, params: Any, x: Any) -> tuple[list[_Axis], tuple[str, ...]]:
         slots = _bare(balance)
         rows = tuple(_rows([balance], slots, left_out))
         found.append(_Axis(balance.leaves, slots, False, np.ones((1, len(slots))), rows))
-    return _headed(found, NetworkSampler(f, params, x, False)), tuple(left_out)
+    return _split_heads(found, NetworkSampler(f, params, x, False)), tuple(left_out)
 
 
-def _headed(axes: Sequence[_Axis], sampler: NetworkSampler) -> list[_Axis]:
+def _split_heads(axes: Sequence[_Axis], sampler: NetworkSampler) -> list[_Axis]:
     """The axes, those inside heads once for each head where f allows that, behind all others."""
     within = dict[int, tuple[int, list[_Axis]]]()
     for i, k in itertools.permutations(range(len(axes)), 2):
         if i not in within and k not in within and axes[i].permutes:
             own = _by_head(axes[i], axes[k])
-            if own and _allowed(own, sampler):
+            if own and _is_allowed(own, sampler):
                 within[i] = k, own
     whole = [k for k in range(len(axes)) if k not in within]
     found = [axes[k] for k in whole]
@@ -484,7 +484,7 @@ def _by_head(axis: _Axis, outer: _Axis) -> list[_Axis]:
     ]  # fmt: skip
 
 
-def _allowed(axes: Sequence[_Axis], sampler: NetworkSampler) -> bool:
+def _is_allowed(axes: Sequence[_Axis], sampler: NetworkSampler) -> bool:
     """Whether random orders, signs and factors for each head leave f as it is at random parameters."""
     rng = np.random.default_rng(0)
     leaves, x = sampler.draw(rng), sampler.draw_input(rng, 2)
@@ -497,7 +497,7 @@ def _allowed(axes: Sequence[_Axis], sampler: NetworkSampler) -> bool:
     with arithmetic():
         x = jax.tree.map(lambda a: a[:, 0], promote(x, np.float64))
         before, after = (
-            jax.tree.leaves(evaluated(sampler.f, jax.tree.unflatten(sampler.structure, each), x))
+            jax.tree.leaves(evaluate(sampler.f, jax.tree.unflatten(sampler.structure, each), x))
             for each in (leaves, moved)
         )
     return all(
@@ -537,9 +537,9 @@ def _element(
     """The product over axes as one element; inside heads it permutes entries, not whole axes."""
     if any(axis.head is not None for axis in axes):
         numbers = [np.arange(np.prod(shape, dtype=int)).reshape(shape) for shape in shapes]
-        factors = _acted(axes, states, [np.ones(shape) for shape in shapes])
+        factors = _act(axes, states, [np.ones(shape) for shape in shapes])
         still = [replace(state, factors=np.ones_like(state.factors)) for state in states]
-        return Entries(tuple(_acted(axes, still, numbers)), tuple(factors))
+        return Entries(tuple(_act(axes, still, numbers)), tuple(factors))
     found: Any = channel_monomial(shapes, (), np.arange(0), np.ones((0, 0)))
     for axis, state in zip(axes, states, strict=True):
         slots = [slot for slot in axis.slots if isinstance(slot, Slot)]
@@ -547,7 +547,7 @@ def _element(
     return found
 
 
-def _moved(axes: Sequence[_Axis], states: Sequence[_State], k: int, step: _State) -> list[_State]:
+def _move(axes: Sequence[_Axis], states: Sequence[_State], k: int, step: _State) -> list[_State]:
     """The states after a step on axis k. What is done inside heads goes with the heads."""
     found = list(states)
     found[k] = step.after(states[k])
@@ -563,7 +563,7 @@ def _product(
     """First `early`, then `late`."""
     found = list(early)
     for k, step in enumerate(late):
-        found = _moved(axes, found, k, step)
+        found = _move(axes, found, k, step)
     return tuple(found)
 
 
@@ -578,11 +578,11 @@ def _searches(
     if not axes or not starts:
         return
     to_a, to_b = _balance(axes, a), _balance(axes, b)
-    level_a, level_b = _acted(axes, to_a, a), _acted(axes, to_b, b)
+    level_a, level_b = _act(axes, to_a, a), _act(axes, to_b, b)
     bare = [replace(axis, exponents=()) for axis in axes]
     known = set[bytes]()
     for number in range(starts):
-        start = tuple(_shuffled(axis, rng) for axis in axes) if number else identity
+        start = tuple(_shuffle(axis, rng) for axis in axes) if number else identity
         found = _descend(bare, level_a, level_b, start)
         order = b"".join(state.order.tobytes() for state in found.states)
         if order in known:
@@ -593,12 +593,12 @@ def _searches(
         yield _descend(axes, a, b, joined)
 
 
-def _shuffled(axis: _Axis, rng: np.random.Generator) -> _State:
+def _shuffle(axis: _Axis, rng: np.random.Generator) -> _State:
     order = rng.permutation(axis.size) if axis.permutes else np.arange(axis.size)
     return replace(_State.identity(axis), order=order)
 
 
-def _acted(axes: Sequence[_Axis], states: Sequence[_State], leaves: Arrays) -> Arrays:
+def _act(axes: Sequence[_Axis], states: Sequence[_State], leaves: Arrays) -> Arrays:
     for axis, state in zip(axes, states, strict=True):
         leaves = state.act(axis, leaves)
     return leaves
@@ -626,7 +626,7 @@ def _descend(axes: Sequence[_Axis], a: Arrays, b: Arrays, start: tuple[_State, .
     """From a start, one axis after the other to its optimum, until no order changes."""
     states = list(start)
     fixed = [replace(axis, permutes=False, signs=axis.signs[:1]) for axis in axes]
-    leaves = _acted(axes, states, b)
+    leaves = _act(axes, states, b)
     rounding = _ROUNDING * sum((leaf**2).sum() for leaf in (*a, *leaves))
     for _ in range(_SWEEPS):
         changed = False
@@ -636,7 +636,7 @@ def _descend(axes: Sequence[_Axis], a: Arrays, b: Arrays, start: tuple[_State, .
             # A leaf that meets an axis twice makes the axis's own account wrong: the gain is
             # measured.
             if _distance(a, moved) ** 2 < _distance(a, leaves) ** 2 - rounding:
-                states, leaves, changed = _moved(axes, states, k, found), moved, True
+                states, leaves, changed = _move(axes, states, k, found), moved, True
         leaves = _settle(fixed, states, leaves, lambda axis, own: _optimum(axis, a, own, rounding))
         if not changed:
             break

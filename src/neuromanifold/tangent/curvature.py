@@ -12,20 +12,20 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
-from neuromanifold.graph.reading import called
+from neuromanifold.graph.reading import call
 from neuromanifold.models.arguments import (
     Model,
     Params,
     Samples,
     Targets,
+    check_arguments,
     check_target,
-    checked,
     output_size,
 )
 from neuromanifold.models.function import flat_outputs
 from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.numerics.compiling import compiled
-from neuromanifold.numerics.lanczos import Eigenpairs, Product, largest_eigenpairs
+from neuromanifold.numerics.lanczos import Eigenpairs, MatrixProduct, largest_eigenpairs
 from neuromanifold.numerics.precision import arithmetic, boundary, is_traced, promote
 from neuromanifold.numerics.validation import indefinite
 from neuromanifold.tangent.rank.jacobian import n_columns
@@ -56,7 +56,7 @@ def output_hessian_norm(
     array([3.])
     """
     with boundary(params, x) as leave:
-        params, x = checked(f, params, x, dtype=dtype)
+        params, x = check_arguments(f, params, x, dtype=dtype)
         outputs = output_size(f, params, x)
         if not 0 <= output < outputs:
             raise ValueError(
@@ -70,7 +70,7 @@ def output_hessian_norm(
 def _hessian_norms(f: Model, output: int, rtol: float, dtype: np.dtype, params: Any, x: Any) -> Any:
     size = n_columns(params)
     return jax.lax.map(
-        lambda row: _norm(Product(_hessian, (f, output)), (params, row), size, rtol, dtype), x
+        lambda row: _norm(MatrixProduct(_hessian, (f, output)), (params, row), size, rtol, dtype), x
     )
 
 
@@ -187,17 +187,17 @@ def curvatures(
             "nm.symmetry_group(net), or nm.symmetry.discover(…).group of any network."
         )
     with boundary(params, x, y) as leave:
-        params, x = checked(
+        params, x = check_arguments(
             f, params if modulo is None else modulo.shortest(params), x, dtype=np.float64
         )
         y = check_target(f, params, x, y, loss)
         check_loss(loss, y)
         fn = _gauss_newton if kind == "gauss-newton" else _loss_hessian
         arguments = (params, x, promote(y, np.float64))
-        product, arguments = Product(fn, (f, loss)), arguments
+        product, arguments = MatrixProduct(fn, (f, loss)), arguments
         if modulo is not None:
             product, arguments = (
-                Product(_beside, (fn, f, loss)),
+                MatrixProduct(_beside, (fn, f, loss)),
                 (_along(modulo.generators(params)), *arguments),
             )
         return leave(_eigenvalues(_Search(product, n_columns(params), k, rtol, True), arguments))
@@ -207,7 +207,7 @@ def curvatures(
 class _Search:
     """A search for the first `k` eigenvalues of an operator of that size."""
 
-    product: Product
+    product: MatrixProduct
     size: int
     k: int
     rtol: float
@@ -299,7 +299,7 @@ def largest_stable_lr(
     return 2 * (1 + momentum) / top if top > 0 else np.inf
 
 
-def _norm(product: Product, arguments: Any, size: int, rtol: float, dtype: Any) -> Any:
+def _norm(product: MatrixProduct, arguments: Any, size: int, rtol: float, dtype: Any) -> Any:
     """The largest |eigenvalue|. Two are asked for: the Hessian of a ReLU network has them in
     pairs ±λ.
     """
@@ -316,15 +316,13 @@ def _hessian(f: Model, output: int, params: Any, sample: Any, v: Any) -> Any:
 
 def _gauss_newton(f: Model, loss: Loss, params: Any, x: Any, y: Any, v: Any) -> Any:
     flat, unravel = ravel_pytree(params)
-    prediction, change = jax.jvp(
-        lambda p: called(f, unravel(p), x), (flat,), (v.astype(flat.dtype),)
-    )
+    prediction, change = jax.jvp(lambda p: call(f, unravel(p), x), (flat,), (v.astype(flat.dtype),))
     curved = jax.jvp(lambda z: jax.grad(loss)(z, y), (prediction,), (change,))[1]
-    return jax.vjp(lambda p: called(f, unravel(p), x), flat)[1](curved)[0]
+    return jax.vjp(lambda p: call(f, unravel(p), x), flat)[1](curved)[0]
 
 
 def _loss_hessian(f: Model, loss: Loss, params: Any, x: Any, y: Any, v: Any) -> Any:
     flat, unravel = ravel_pytree(params)
     return jax.jvp(
-        jax.grad(lambda p: loss(called(f, unravel(p), x), y)), (flat,), (v.astype(flat.dtype),)
+        jax.grad(lambda p: loss(call(f, unravel(p), x), y)), (flat,), (v.astype(flat.dtype),)
     )[1]

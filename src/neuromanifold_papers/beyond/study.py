@@ -184,9 +184,12 @@ def label_noise(scale: Scale) -> tuple[xr.Dataset, list[Claim]]:
     order = rng.permutation(len(images))
     fit, fresh = order[:200], order[200:400]
     random = rng.integers(10, size=200)
-    ranks = rng.permutation(200)
+    shuffled = rng.permutation(200)
     targets = np.stack(
-        [np.eye(10)[np.where(ranks < 200 * noise, random, labels[fit])] for noise in scale.noises]
+        [
+            np.eye(10)[np.where(shuffled < 200 * noise, random, labels[fit])]
+            for noise in scale.noises
+        ]
     ).astype(np.float32)
     net = nm.MLP((16, 20, 20, 10), "relu")
     shown = images[fresh].astype(np.float64)
@@ -279,7 +282,8 @@ def _addition(p: int, share: float) -> tuple[Any, Any, Any, Any]:
     x = np.concatenate([np.eye(p)[pairs[:, 0]], np.eye(p)[pairs[:, 1]]], axis=1)
     y = np.eye(p, dtype=np.float32)[pairs.sum(axis=1) % p]
     order = np.random.default_rng(0).permutation(len(x))
-    return x.astype(np.float32), y, *np.split(order, [int(share * len(x))])
+    fit, held = np.split(order, [int(share * len(x))])
+    return x.astype(np.float32), y, fit, held
 
 
 def _held_out(x: Any, y: Any) -> nm.dynamics.Probe:

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from neuromanifold.bottleneck.passage import passage
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
-from neuromanifold.numerics.validation import checked_depth
+from neuromanifold.numerics.validation import check_depth
 
 
 def example20(
@@ -29,7 +29,7 @@ def example20(
     >>> net(params, np.array([[0.75, 0.25, 0.5], [0.25, 0.75, 0.5]])).tolist()
     [[0.75, 0.25, 1.0], [0.25, 0.75, 0.5]]
     """
-    L = checked_depth(depth)
+    L = check_depth(depth)
     if L < 2:
         raise ValueError(f"`depth` is {depth}; the construction needs at least 2 layers.")
     up, down = L // 2 - 1, L - 1 - L // 2
@@ -57,7 +57,7 @@ def example20_excess(depth: int, epsilon: float) -> float:
     >>> example20_excess(2, 0.5)
     3.0
     """
-    L = checked_depth(depth)
+    L = check_depth(depth)
     stretch = 4 * math.cosh(2 * epsilon) + 2 * math.cosh(4 * epsilon) - 6
     return (
         (L - 2) / 2 * stretch + 2 * math.exp(-(L - 2) * epsilon) + math.exp(-2 * (L - 2) * epsilon)

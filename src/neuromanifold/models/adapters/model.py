@@ -34,7 +34,7 @@ class AdaptedModel(ByName):
                 return self.apply(params, self.state, x)
         with boundary(params, x) as leave:
             dtype = widest(params, x)
-            return leave(_jitted(self, promote(params, dtype), promote(x, dtype)))
+            return leave(_apply_compiled(self, promote(params, dtype), promote(x, dtype)))
 
     @property
     def __name__(self) -> str:
@@ -45,7 +45,7 @@ class AdaptedModel(ByName):
 
 
 @jax.jit(static_argnums=0)
-def _jitted(model: AdaptedModel, params: Any, x: Any) -> Any:
+def _apply_compiled(model: AdaptedModel, params: Any, x: Any) -> Any:
     return model.apply(params, model.state, x)
 
 

@@ -10,7 +10,7 @@ from neuromanifold.models.adapters.torch.tensors import from_array
 from neuromanifold.models.files.tensors import read_tensors
 from neuromanifold.models.function import FunctionModel
 from neuromanifold.numerics.validation import indefinite
-from neuromanifold.runtime.packages import loaded
+from neuromanifold.runtime.packages import find_loaded
 
 
 def load_with_factory(
@@ -27,7 +27,7 @@ def load_with_factory(
         if example is None:
             raise ValueError("`example` is missing; pass one batch of the network's input.")
         return from_torch(
-            _filled(path, built, tensors).eval(), example=example, statistics=statistics
+            _fill(path, built, tensors).eval(), example=example, statistics=statistics
         )
     if not callable(built):
         raise TypeError(
@@ -46,11 +46,11 @@ def module_with_factory(path: Path, factory: str) -> Any:
         raise TypeError(
             f"`factory` {factory} returned {indefinite(built)}; return a torch.nn.Module."
         )
-    return _filled(path, built, read_tensors(path)[0]).eval()
+    return _fill(path, built, read_tensors(path)[0]).eval()
 
 
 def _is_module(built: Any) -> bool:
-    torch = loaded("torch")
+    torch = find_loaded("torch")
     return torch is not None and isinstance(built, torch.nn.Module)
 
 
@@ -77,7 +77,7 @@ def _call(factory: str) -> Any:
         sys.path.remove(str(Path.cwd()))
 
 
-def _filled(path: Path, module: Any, tensors: dict[str, Any]) -> Any:
+def _fill(path: Path, module: Any, tensors: dict[str, Any]) -> Any:
     """The module with the file's tensors; names may carry the prefix that wrappers put in front
     of all of them.
     """

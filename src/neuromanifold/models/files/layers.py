@@ -18,7 +18,7 @@ FACTORY = "--factory package.module:function (nm.load(path, factory=…, example
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class NamedLayer:
     """A linear layer or a batch normalisation, with the name its tensors share."""
 
     name: str
@@ -54,7 +54,7 @@ class Part:
         return Layer(self.tensors["weight"], self.tensors.get("bias"))
 
 
-def parts_of(path: Path, tensors: Mapping[str, np.ndarray]) -> list[Part]:
+def parts_of(path: Path, tensors: Mapping[str, np.ndarray]) -> list[NamedLayer]:
     """The tensors grouped by the module they belong to, in the file's order; anything but linear
     layers is refused by name.
     """
@@ -62,7 +62,7 @@ def parts_of(path: Path, tensors: Mapping[str, np.ndarray]) -> list[Part]:
     for name, tensor in tensors.items():
         prefix, leaf = _split(name)
         found.setdefault(prefix, {})[leaf] = tensor
-    parts = [Part(name, grouped) for name, grouped in found.items()]
+    parts = [NamedLayer(name, grouped) for name, grouped in found.items()]
     if not any(part.linear for part in parts) or not all(
         part.linear or part.normalises for part in parts
     ):
@@ -88,9 +88,9 @@ def _refusal(path: Path, tensors: Mapping[str, np.ndarray]) -> str:
     )
 
 
-def chained(
-    path: Path, parts: list[Part], ordered: bool, tensors: Mapping[str, np.ndarray]
-) -> list[Part]:
+def chain_layers(
+    path: Path, parts: list[NamedLayer], ordered: bool, tensors: Mapping[str, np.ndarray]
+) -> list[NamedLayer]:
     """The linear layers in the order in which they are applied.
 
     Numbers in otherwise equal names order them, the file's order where it means something, and each
@@ -117,14 +117,14 @@ def chained(
     return list(orders[0])
 
 
-def _chains(parts: list[Part] | tuple[Part, ...]) -> bool:
+def _chains(parts: list[NamedLayer] | tuple[NamedLayer, ...]) -> bool:
     return all(
         a.tensors["weight"].shape[0] == b.tensors["weight"].shape[1]
         for a, b in zip(parts[:-1], parts[1:], strict=True)
     )
 
 
-def _respects_numbers(parts: list[Part]) -> bool:
+def _respects_numbers(parts: list[NamedLayer]) -> bool:
     return not any(
         a.pattern == b.pattern and a.numbers > b.numbers
         for i, a in enumerate(parts)
@@ -132,7 +132,9 @@ def _respects_numbers(parts: list[Part]) -> bool:
     )
 
 
-def _orders(done: tuple[Part, ...], rest: tuple[Part, ...]) -> Iterator[tuple[Part, ...]]:
+def _orders(
+    done: tuple[NamedLayer, ...], rest: tuple[NamedLayer, ...]
+) -> Iterator[tuple[NamedLayer, ...]]:
     """At most two ways to continue the chain, numbers within a pattern ascending."""
     if not rest:
         yield done
@@ -155,8 +157,8 @@ def _orders(done: tuple[Part, ...], rest: tuple[Part, ...]) -> Iterator[tuple[Pa
 EPS = 1e-5
 
 
-def folded(
-    path: Path, parts: list[Part], linear: list[Part], batchnorm: str | None
+def fold_normalisations(
+    path: Path, parts: list[NamedLayer], linear: list[NamedLayer], batchnorm: str | None
 ) -> tuple[Layer, ...]:
     """The layers with every batch normalisation  s a + t,  s = γ/√(σ² + ε),  t = β − s μ,
     multiplied into a neighbour.
@@ -190,7 +192,11 @@ def folded(
 
 
 def _place(
-    path: Path, norm: Part, parts: list[Part], linear: list[Part], batchnorm: str | None
+    path: Path,
+    norm: NamedLayer,
+    parts: list[NamedLayer],
+    linear: list[NamedLayer],
+    batchnorm: str | None,
 ) -> tuple[int, bool]:
     """(index of the linear layer before it, −1 for none; whether it comes before that layer's
     activation).
@@ -210,7 +216,7 @@ def _place(
     )
 
 
-def _adjacent(a: Part, b: Part) -> bool:
+def _adjacent(a: NamedLayer, b: NamedLayer) -> bool:
     """Whether nothing stands between two parts of one sequence: only their last numbers differ,
     by one.
     """
@@ -222,7 +228,7 @@ def _adjacent(a: Part, b: Part) -> bool:
     )
 
 
-def _index(path: Path, norm: Part, parts: list[Part], linear: list[Part]) -> int:
+def _index(path: Path, norm: NamedLayer, parts: list[NamedLayer], linear: list[NamedLayer]) -> int:
     """Which linear layer it follows: by number in a common pattern, by an equal number, or by
     the file's order.
     """
@@ -241,7 +247,7 @@ def _index(path: Path, norm: Part, parts: list[Part], linear: list[Part]) -> int
     )
 
 
-def _affine(path: Path, norm: Part) -> tuple[np.ndarray, np.ndarray]:
+def _affine(path: Path, norm: NamedLayer) -> tuple[np.ndarray, np.ndarray]:
     mean, var = (
         np.asarray(norm.tensors[key], np.float64) for key in ("running_mean", "running_var")
     )
@@ -261,7 +267,7 @@ def _affine(path: Path, norm: Part) -> tuple[np.ndarray, np.ndarray]:
 
 def _fold_after(layer: Layer, scale: np.ndarray, shift: np.ndarray) -> Layer:
     bias = shift if layer.bias is None else scale * np.asarray(layer.bias, np.float64) + shift
-    return _rounded(layer, scale[:, None] * np.asarray(layer.weight, np.float64), bias)
+    return _round_layer(layer, scale[:, None] * np.asarray(layer.weight, np.float64), bias)
 
 
 def _fold_into(layer: Layer, scale: np.ndarray, shift: np.ndarray) -> Layer:
@@ -271,8 +277,8 @@ def _fold_into(layer: Layer, scale: np.ndarray, shift: np.ndarray) -> Layer:
         if layer.bias is None
         else np.asarray(layer.bias, np.float64) + weight @ shift
     )
-    return _rounded(layer, weight * scale, bias)
+    return _round_layer(layer, weight * scale, bias)
 
 
-def _rounded(layer: Layer, weight: np.ndarray, bias: np.ndarray) -> Layer:
+def _round_layer(layer: Layer, weight: np.ndarray, bias: np.ndarray) -> Layer:
     return Layer(weight.astype(layer.weight.dtype), bias.astype(layer.weight.dtype))

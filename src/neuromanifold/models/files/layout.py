@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from neuromanifold.models.adapters.torch.ties import Place, place
+from neuromanifold.models.adapters.torch.ties import StoragePlace, place
 from neuromanifold.runtime.untrusted_files import unreadable
 
 
@@ -32,7 +32,7 @@ class Layout:
         """What the tensor takes when it is copied out."""
         return math.prod(self.shape) * self.dtype.itemsize
 
-    def place(self, storage: str) -> Place:
+    def place(self, storage: str) -> StoragePlace:
         """Where in which storage it lies."""
         return place(
             storage,

@@ -21,15 +21,15 @@ from neuromanifold.models.adapters.torch.origin import Bounds, Fixed, Form, Held
 from neuromanifold.models.adapters.torch.program import (
     Dtype,
     Input,
-    Node,
-    Program,
     Ref,
     Shape,
+    TorchNode,
+    TorchProgram,
     Untranslatable,
     unknown_operations,
 )
 from neuromanifold.models.adapters.torch.program_model import ProgramModel
-from neuromanifold.models.adapters.torch.rewriting import as_parameters, settled, statistics_read
+from neuromanifold.models.adapters.torch.rewriting import as_parameters, settle, statistics_read
 from neuromanifold.models.adapters.torch.ties import ties
 from neuromanifold.models.files.layout import Layout
 from neuromanifold.runtime.untrusted_files import (
@@ -168,18 +168,20 @@ def _model(
         arrays,
     )
     held = {
-        place: _held(name, kinds[place], entries[name], layouts[name])
+        place: _read_held(name, kinds[place], entries[name], layouts[name])
         for place, name in {**parameters, **fixed}.items()
     }
     origin = _origin(path, model, held, program, entries.values())
     return (
-        ProgramModel(program, taken(origin.takes, origin.names), origin.gives.arrays, origin),
+        ProgramModel(program, read_form(origin.takes, origin.names), origin.gives.arrays, origin),
         params,
         state,
     )
 
 
-def _held(name: str, spec: Mapping[str, Any], entry: Mapping[str, Any], layout: Layout) -> Held:
+def _read_held(
+    name: str, spec: Mapping[str, Any], entry: Mapping[str, Any], layout: Layout
+) -> Held:
     return Held(
         name,
         layout.shape,
@@ -191,7 +193,7 @@ def _held(name: str, spec: Mapping[str, Any], entry: Mapping[str, Any], layout: 
 
 
 def _origin(
-    path: Path, model: Any, held: Mapping[str, Held], program: Program, entries: Iterable[Any]
+    path: Path, model: Any, held: Mapping[str, Held], program: TorchProgram, entries: Iterable[Any]
 ) -> Origin:
     whole, signature = model["graph_module"], model["graph_module"]["signature"]
     call = next(entry["signature"] for entry in whole["module_call_graph"] if entry["fqn"] == "")
@@ -215,7 +217,7 @@ def _program(
     parameters: Mapping[str, str],
     fixed: Mapping[str, str],
     arrays: Mapping[str, np.ndarray],
-) -> Program:
+) -> TorchProgram:
     recorded = graph["tensor_values"]
     names = [
         spec["user_input"]["arg"]["as_tensor"]["name"]
@@ -236,7 +238,7 @@ def _program(
         key=lambda d: d.itemsize,
         default=np.dtype("float32"),
     )
-    program = Program(settled(nodes, shapes), parameters, fixed, inputs, outputs, widest.name)
+    program = TorchProgram(settle(nodes, shapes), parameters, fixed, inputs, outputs, widest.name)
     for node in unknown_operations(program):
         raise ValueError(
             f"`path` is {str(path)!r}, whose program uses {node.target} at {node.where}, which is "
@@ -316,7 +318,7 @@ def outputs_of(path: Path, call: Mapping[str, Any], signature: Mapping[str, Any]
     )
 
 
-def taken(form: Form, names: tuple[str, ...]) -> Any:
+def read_form(form: Form, names: tuple[str, ...]) -> Any:
     """The structure of x: one array, a tuple of positional arguments, or a dictionary of named
     ones.
     """
@@ -405,15 +407,15 @@ def shape_of(meta: Mapping[str, Any]) -> Shape:
     return tuple(size.get("as_int") for size in meta["sizes"])
 
 
-def nodes_of(graph: Mapping[str, Any]) -> tuple[Node, ...]:
+def nodes_of(graph: Mapping[str, Any]) -> tuple[TorchNode, ...]:
     """The operations in order."""
     return tuple(_node(node, graph["tensor_values"]) for node in graph["nodes"])
 
 
-def _node(node: Mapping[str, Any], recorded: Mapping[str, Any]) -> Node:
+def _node(node: Mapping[str, Any], recorded: Mapping[str, Any]) -> TorchNode:
     given = [(part["name"], argument(part["arg"]), part.get("kind", 1)) for part in node["inputs"]]
     names = [name for output in node["outputs"] for name in _names(output)]
-    return Node(
+    return TorchNode(
         target=node["target"].removeprefix("torch.ops."),
         args=tuple(value for _, value, kind in given if kind == 1),
         kwargs={name: value for name, value, kind in given if kind != 1 and name not in IGNORED},
@@ -473,10 +475,10 @@ def bounds_of(
         symbol = _SYMBOL.fullmatch(size.get("as_expr", {}).get("expr_str", ""))
         limits = ranges.get(symbol[1] or symbol[2]) if symbol else None
         if limits is not None:
-            found[name, axis] = _bound(limits["min_val"]), _bound(limits["max_val"])
+            found[name, axis] = _read_bound(limits["min_val"]), _read_bound(limits["max_val"])
     return found
 
 
-def _bound(value: Any) -> int | None:
+def _read_bound(value: Any) -> int | None:
     """A length; PyTorch writes infinity as nothing, or as its largest integer."""
     return value if type(value) is int and 0 <= value < 2**62 else None

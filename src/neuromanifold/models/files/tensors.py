@@ -170,7 +170,7 @@ def _call(stack: list[Any]) -> None:
     stack.append(Call(name.text if isinstance(name, Name) else "something computed", args))
 
 
-def _imported(stack: list[Any]) -> None:
+def _import(stack: list[Any]) -> None:
     name, module = stack.pop(), stack.pop()
     stack.append(Name(f"{module}.{name}"))
 
@@ -233,7 +233,7 @@ _ACTIONS: dict[str, Callable[[list[Any]], Any]] = {
     "TUPLE2": _tuple(2),
     "TUPLE3": _tuple(3),
     "LIST": lambda stack: stack.append(_since_mark(stack)),
-    "STACK_GLOBAL": _imported,
+    "STACK_GLOBAL": _import,
     "BINPERSID": lambda stack: stack.append(Stored(stack.pop())),
     "REDUCE": _call,
     "NEWOBJ": _call,
@@ -279,7 +279,7 @@ def read_torch_archive(path: Path) -> dict[str, np.ndarray]:
             tree = parse(read_member(path, archive, f"{folder}data.pkl", _LARGEST_PICKLE))
         except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
             raise unreadable(
-                path, f"damaged, or no state dict: its pickle has {_shown(error)}"
+                path, f"damaged, or no state dict: its pickle has {_show(error)}"
             ) from None
         return _tensors(path, archive, folder, _state_dict(path, tree))
 
@@ -340,7 +340,7 @@ def _tensors(
         name for name, value in state.items() if not (isinstance(name, str) and _is_tensor(value))
     ]
     if others or not state:
-        held = f"{others[0]!r}, {_described(state[others[0]])}" if state else "nothing"
+        held = f"{others[0]!r}, {_describe(state[others[0]])}" if state else "nothing"
         raise ValueError(
             f"`path` is {str(path)!r}, which holds {held}, where a state dict has tensors; {_SAVE}."
         )
@@ -349,7 +349,7 @@ def _tensors(
     except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
         raise unreadable(
             path,
-            f"damaged: it describes its tensors in a way that PyTorch does not, {_shown(error)}",
+            f"damaged: it describes its tensors in a way that PyTorch does not, {_show(error)}",
         ) from None
     check_size(path, sum(layout.nbytes for _, layout in described.values()))
     raw = {key: _storage(path, archive, f"{folder}data/{key}") for key, _ in described.values()}
@@ -378,10 +378,10 @@ def _description(value: Call) -> tuple[str, Layout]:
     )
 
 
-def _described(value: Any) -> str:
+def _describe(value: Any) -> str:
     return f"a {value.name}" if isinstance(value, Call) else indefinite(value)
 
 
-def _shown(error: Exception) -> str:
+def _show(error: Exception) -> str:
     text = str(error).partition("\n")[0]
     return text[:80] or type(error).__name__

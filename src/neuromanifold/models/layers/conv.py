@@ -13,7 +13,7 @@ from neuromanifold.models.layers.base import (
     check_features,
     deviations,
 )
-from neuromanifold.models.layers.windows import check_window, margins, padded, per_axis, slid_shape
+from neuromanifold.models.layers.windows import check_window, margins, pad, per_axis, slid_shape
 from neuromanifold.numerics.randomness import Key
 
 
@@ -74,7 +74,7 @@ class Conv(AbstractLayer):
         channels_last = (0, axes + 1, *range(1, axes + 1))
         numbers = jax.lax.ConvDimensionNumbers(channels_last, tuple(range(axes + 2)), channels_last)
         product = jax.lax.conv_general_dilated(
-            padded(x, widths, self.padding),
+            pad(x, widths, self.padding),
             params.weight,
             strides,
             "VALID",

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.models.layers.base import AbstractLayer, Shape
-from neuromanifold.models.layers.windows import check_window, margins, padded, per_axis, slid_shape
+from neuromanifold.models.layers.windows import check_window, margins, pad, per_axis, slid_shape
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class AvgPool(AbstractLayer):
             margins(n, k, s, self.padding)
             for n, k, s in zip(x.shape[1:-1], window, strides, strict=True)
         ]
-        x = padded(x, widths, self.padding)
+        x = pad(x, widths, self.padding)
         zero = np.zeros((), x.dtype)
         return jax.lax.reduce_window(
             x, zero, jax.lax.add, (1, *window, 1), (1, *strides, 1), "VALID"

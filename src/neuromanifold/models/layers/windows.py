@@ -68,7 +68,7 @@ def slid_shape(shape: Shape, window: int | Shape, strides: int | Shape, padding:
     )
 
 
-def padded(x: Any, widths: list[tuple[int, int]], padding: str) -> Any:
+def pad(x: Any, widths: list[tuple[int, int]], padding: str) -> Any:
     """The samples (n, *positions, channels) with margins of zeros, or of the other side."""
     if not any(map(sum, widths)):
         return x

@@ -19,7 +19,7 @@ from jax.flatten_util import ravel_pytree
 from neuromanifold.graph import programs
 from neuromanifold.graph.arithmetic import Floats
 from neuromanifold.graph.graph import Graph
-from neuromanifold.graph.residues import Residue, Residues
+from neuromanifold.graph.residues import Residue, ResidueArithmetic
 from neuromanifold.graph.walk import walk
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.numerics.spaces import FloatSpaces, ModularSpaces, Spaces
@@ -96,7 +96,7 @@ class Rows(abc.ABC):
         (`held`) or off, and those that switch taken as inputs.
         """
 
-    def _sampled(self, count: int, rng: np.random.Generator) -> list[int]:
+    def _draw_rows(self, count: int, rng: np.random.Generator) -> list[int]:
         """Draw `count` samples, for inputs that are whole numbers."""
         return rng.integers(0, len(self.data[0]), count).tolist()
 
@@ -176,7 +176,7 @@ class ExactRows(Rows):
     def segment_rows(
         self, held: Gates, switching: Gates, count: int, rng: np.random.Generator
     ) -> np.ndarray:
-        A, some = Residues(self.spaces.p), self._sampled(count, rng)
+        A, some = ResidueArithmetic(self.spaces.p), self._draw_rows(count, rng)
         data = [
             A.random((count, *a.shape[1:])) if a.dtype.kind == "f" else a[some] for a in self.data
         ]
@@ -225,7 +225,7 @@ class FloatRows(Rows):
     def segment_rows(
         self, held: Gates, switching: Gates, count: int, rng: np.random.Generator
     ) -> np.ndarray:
-        some, n = self._sampled(count, rng), rng.standard_normal
+        some, n = self._draw_rows(count, rng), rng.standard_normal
         data = tuple(
             wide_inputs((a,), count, rng, bent=False)[0] if a.dtype.kind == "f" else a[some]
             for a in self.data
@@ -263,7 +263,7 @@ def _jacobians(graph: Graph, params: Any, samples: Any, gates: Gates) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Chain:
+class RowSpaces:
     """The rank of J on the sample, bases of its row space on the sample's regions (`sampled`) and
     on all that were reached.
 
@@ -296,7 +296,7 @@ class Chain:
 
 def chain_of(
     rows: Rows, rng: np.random.Generator, *, rank: int | None = None, batches: int = MOST_BATCHES
-) -> Chain:
+) -> RowSpaces:
     """Sample, then its regions, then wide and new inputs until batches of them add nothing.
 
     Rows of the sample lie in the span of its regions: where its `rank` is known nothing else is
@@ -327,7 +327,9 @@ def chain_of(
         dropped += lost
         idle = 0 if len(everywhere) > before else idle + 1
     ended = idle == _PATIENCE or len(everywhere) == everywhere.shape[1]
-    return Chain(rows, rank, regions, everywhere, sampled, reached, met, min(gaps), dropped, ended)
+    return RowSpaces(
+        rows, rank, regions, everywhere, sampled, reached, met, min(gaps), dropped, ended
+    )
 
 
 def further_regions(

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from neuromanifold.graph.graph import Graph
-from neuromanifold.models.arguments import Model, Params, Samples, checked
+from neuromanifold.models.arguments import Model, Params, Samples, check_arguments
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics.drawing import axes_of, bar, card, colours_of, plot_bar, table_of
 from neuromanifold.numerics.precision import arithmetic, boundary
@@ -26,9 +26,9 @@ from neuromanifold.numerics.validation import (
 from neuromanifold.regions.problem import Problem
 from neuromanifold.symmetry.account.chain import (
     MOST_BATCHES,
-    Chain,
     ExactRows,
     FloatRows,
+    RowSpaces,
     chain_of,
     unit_rows,
 )
@@ -39,7 +39,7 @@ from neuromanifold.symmetry.account.rules import StructuralSymmetries, symmetrie
 from neuromanifold.symmetry.discovery.ansatz import Ansatz, by_axes
 from neuromanifold.symmetry.discovery.discover import network_sampler
 from neuromanifold.symmetry.discovery.named_groups import NamedGroup, find_named_groups
-from neuromanifold.symmetry.discovery.statistics import opened
+from neuromanifold.symmetry.discovery.statistics import open_statistics
 from neuromanifold.tangent.rank.dimension import functional_dimension
 from neuromanifold.tangent.rank.geometry import Geometry
 
@@ -276,7 +276,7 @@ def dimension_account(
     check_params(params)
     x = sample_arrays(x)
     with boundary(params, x):
-        checked(f, params, x)
+        check_arguments(f, params, x)
     geometry = Geometry(f, params, x)
     if groups is None and sum(np.size(leaf) for leaf in jax.tree.leaves(params)) > LARGEST:
         return account_by_rules(geometry, functional_dimension(f, params, x), key=key)
@@ -349,7 +349,7 @@ def account_of(
         problem.shape[0],
     )
     net = perceptron(problem.model)
-    named, left_out = _named_sources(
+    named, left_out = _name_sources(
         problem, params, groups if net is None or groups is not None else (), spaces
     )
     if net is None:
@@ -381,7 +381,7 @@ def account_by_rules(geometry: Geometry, functional: Rank, *, key: Any = None) -
     closed = geometry.problem.zero_columns if graph.exact else None
     if closed is None:
         left_out = ("parameters without effect: f is not made of rational operations",)
-    network = opened(geometry.f, geometry.params, geometry.x)
+    network = open_statistics(geometry.f, geometry.params, geometry.x)
     rules, beside = symmetries_of(network, host_generator(key), closed)
     D, rank = rules.parameters, int(functional)
     idle = 0 if closed is None else int(closed.sum())
@@ -405,7 +405,7 @@ def account_by_rules(geometry: Geometry, functional: Rank, *, key: Any = None) -
     )
 
 
-def _named_sources(
+def _name_sources(
     problem: Problem, params: Any, groups: Sequence[Any] | None, spaces: ModularSpaces
 ) -> tuple[Candidates, tuple[str, ...]]:
     """Return the generators of `groups` modulo p, of those that the network has by name where none
@@ -453,7 +453,7 @@ def _perceptron_sources(
 
 
 def _build_account(
-    chain: Chain,
+    chain: RowSpaces,
     functional: Rank,
     graph: Graph,
     sources: tuple[Candidates, Candidates],
@@ -491,7 +491,7 @@ def _build_account(
     )
 
 
-def _not_finite(chain: Chain) -> tuple[str, ...]:
+def _not_finite(chain: RowSpaces) -> tuple[str, ...]:
     return (
         (f"{chain.dropped:,} rows of J at random inputs, which are not finite",)
         if chain.dropped
@@ -499,7 +499,7 @@ def _not_finite(chain: Chain) -> tuple[str, ...]:
     )
 
 
-def _not_ended(chain: Chain) -> tuple[str, ...]:
+def _not_ended(chain: RowSpaces) -> tuple[str, ...]:
     seen = (
         f"regions beyond the {chain.reached.count:,} reached, though new ones were still adding "
         "directions"
@@ -508,7 +508,12 @@ def _not_ended(chain: Chain) -> tuple[str, ...]:
 
 
 def _count_in_turn(
-    chain: Chain, J: np.ndarray, sources: Candidates, blocks: Blocks, *, modulo: np.ndarray | None
+    chain: RowSpaces,
+    J: np.ndarray,
+    sources: Candidates,
+    blocks: Blocks,
+    *,
+    modulo: np.ndarray | None,
 ) -> tuple[dict[str, int], int]:
     """Count how much each source adds to the directions v with Jv = 0 counted before it, modulo the
     kernel of another matrix.
@@ -539,7 +544,7 @@ def _products(J: np.ndarray, rows: np.ndarray, spaces: Spaces) -> np.ndarray:
 
 
 def _candidates(
-    chain: Chain, J: np.ndarray, sources: Candidates, blocks: Blocks, sampled: bool
+    chain: RowSpaces, J: np.ndarray, sources: Candidates, blocks: Blocks, sampled: bool
 ) -> Iterator[tuple[str, Found]]:
     """Yield the sources in turn; those that are sought only where something is left to explain as
     functions.
@@ -550,7 +555,7 @@ def _candidates(
         yield CLOSED, np.eye(J.shape[1], dtype=J.dtype)[free]
     yield from sources.items()
     for name, parts in zip(CONFINED, (blocks.units, blocks.layers, blocks.pairs), strict=True):
-        yield name, partial(_confined, spaces, J, [np.setdiff1d(block, free) for block in parts])
+        yield name, partial(_confine, spaces, J, [np.setdiff1d(block, free) for block in parts])
     known = chain.sampled if sampled else chain.reached
     gates = tuple(g[: known.count] for g in chain.met)
     yield (
@@ -559,7 +564,7 @@ def _candidates(
     )
 
 
-def _confined(spaces: Spaces, J: np.ndarray, parts: list[np.ndarray]) -> np.ndarray:
+def _confine(spaces: Spaces, J: np.ndarray, parts: list[np.ndarray]) -> np.ndarray:
     return np.concatenate([np.zeros((0, J.shape[1]), J.dtype), *spaces.confined(J, parts)])
 
 

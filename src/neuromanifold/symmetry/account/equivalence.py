@@ -23,7 +23,7 @@ from neuromanifold.regions.signs import Signs
 from neuromanifold.regions.status import LayerStatus
 from neuromanifold.symmetry.account.relations import related_directions
 from neuromanifold.symmetry.groups.base import check_net
-from neuromanifold.tangent.rank.fields import Fields, Layout, join, units
+from neuromanifold.tangent.rank.fields import ParameterLayout, VectorFields, join, units
 from neuromanifold.tangent.rank.generators import sample_symmetries
 
 INACTIVE, CLOSED = "inactive neurons", "closed paths"
@@ -79,9 +79,9 @@ class HiddenEquivalence(Result):
         return self.problem.zero_columns
 
     @cached_property
-    def sources(self) -> dict[str, Fields]:
+    def sources(self) -> dict[str, VectorFields]:
         """The generators by where they come from, in the order in which an account counts them."""
-        layout, dead = Layout(self.net), np.zeros(self.net.n_params, bool)
+        layout, dead = ParameterLayout(self.net), np.zeros(self.net.n_params, bool)
         for index, layer in enumerate(self.layers):
             for i in layer.inactive.tolist():
                 dead[layout.incoming(index, i)] = True
@@ -91,7 +91,7 @@ class HiddenEquivalence(Result):
         return free | sample_symmetries(self.net, self.layers)
 
     @cached_property
-    def fields(self) -> Fields:
+    def fields(self) -> VectorFields:
         """Return all generators."""
         return join(self.net, list(self.sources.values()))
 

@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.spaces import Spaces
-from neuromanifold.tangent.rank.fields import Layout
+from neuromanifold.tangent.rank.fields import ParameterLayout
 
 LARGEST = 1200
 """Parameters that a layer's relations may involve; more are not sought."""
@@ -35,7 +35,7 @@ def related_directions(
     """
     found, left_out = [np.zeros((0, net.n_params), spaces.lift(np.zeros(1)).dtype)], []
     for layer, slope in enumerate(slopes[: net.depth - 1]):
-        neurons = involved(net, slope, spaces)
+        neurons = involved_neurons(net, slope, spaces)
         if not len(neurons):
             continue
         positions = _positions(net, layer, neurons)
@@ -49,7 +49,7 @@ def related_directions(
     return np.concatenate(found), tuple(left_out)
 
 
-def involved(
+def involved_neurons(
     net: MLP, slope: Float[np.ndarray, "regions n"], spaces: Spaces
 ) -> Int[np.ndarray, " k"]:
     """Return the neurons of constant slope on each region that take part in some relation (with the
@@ -69,7 +69,7 @@ def _positions(net: MLP, layer: int, neurons: np.ndarray) -> np.ndarray:
     """Return incoming weights and bias of each neuron, then outgoing weights of each, then the next
     layer's biases.
     """
-    layout = Layout(net)
+    layout = ParameterLayout(net)
     incoming = [layout.incoming(layer, int(k)) for k in neurons]
     outgoing = [layout.outgoing(layer, int(k)) for k in neurons]
     return np.concatenate([*incoming, *outgoing, layout.bias(layer + 1)])
@@ -97,17 +97,17 @@ def _equations(
         else np.append(np.ones(fan_in - 1), net.weight_scales[layer + 1])
     )
     for r in range(n_out):
-        along_V = _scaled(spaces, Q[:, :K], lifted_V[r])
+        along_V = _scale(spaces, Q[:, :K], lifted_V[r])
         for j in range(fan_in):
-            along_W, c = _scaled(spaces, Q[:, :K], lifted_W[:, j]), np.full(K, scales[j])
-            rows[r, j, :, np.arange(K) * fan_in + j] = _scaled(spaces, along_V, c).T
-            rows[r, j, :, K * fan_in + np.arange(K) * n_out + r] = _scaled(spaces, along_W, c).T
+            along_W, c = _scale(spaces, Q[:, :K], lifted_W[:, j]), np.full(K, scales[j])
+            rows[r, j, :, np.arange(K) * fan_in + j] = _scale(spaces, along_V, c).T
+            rows[r, j, :, K * fan_in + np.arange(K) * n_out + r] = _scale(spaces, along_W, c).T
         if net.bias:
             rows[r, fan_in - 1, :, K * (fan_in + n_out) + r] = Q[:, K]
     return rows.reshape(-1, rows.shape[-1])
 
 
-def _scaled(spaces: Spaces, Q: np.ndarray, factors: np.ndarray) -> np.ndarray:
+def _scale(spaces: Spaces, Q: np.ndarray, factors: np.ndarray) -> np.ndarray:
     """Multiply column k of `Q` by factor k."""
     return spaces.product(Q, np.diag(factors)) if Q.size else Q
 

@@ -37,8 +37,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neuromanifold.graph.reading import called
-from neuromanifold.models.arguments import Model, Params, Samples, checked
+from neuromanifold.graph.reading import call
+from neuromanifold.models.arguments import Model, Params, Samples, check_arguments
 from neuromanifold.numerics.compiling import compiled
 from neuromanifold.numerics.precision import arithmetic, boundary
 from neuromanifold.numerics.randomness import Key, host_generator
@@ -52,8 +52,8 @@ from neuromanifold.symmetry.discovery.dependence import (
     null_vectors,
     read_hidden_axes,
 )
-from neuromanifold.symmetry.discovery.statistics import Opened, opened
-from neuromanifold.symmetry.reduction.folding import Folding, fold_scales, taken_over
+from neuromanifold.symmetry.discovery.statistics import Opened, open_statistics
+from neuromanifold.symmetry.reduction.folding import Folding, fold_scales, take_over
 
 _SAME = 1e-9  # of f's largest value: rounding is far below it, a step that f sees far above it
 _STEP = 0.2
@@ -151,9 +151,9 @@ def structural_symmetries(
     check_params(params)
     x = sample_arrays(x)
     with boundary(params, x):
-        checked(f, params, x)
+        check_arguments(f, params, x)
     rng = host_generator(jax.random.key(0) if key is None else key)
-    return symmetries_of(opened(f, params, x), rng)[0]
+    return symmetries_of(open_statistics(f, params, x), rng)[0]
 
 
 def symmetries_of(
@@ -215,7 +215,7 @@ def _masks(leaves: Arrays, count: int, marked: np.ndarray) -> list[np.ndarray]:
 @compiled("model")
 def _gradient(model: Model, params: Any, x: Any) -> Any:
     def combined(params: Any) -> Any:
-        ys, key = jax.tree.leaves(called(model, params, x)), jax.random.key(0)
+        ys, key = jax.tree.leaves(call(model, params, x)), jax.random.key(0)
         return sum(jnp.vdot(jax.random.normal(key, y.shape, y.dtype), y) for y in ys)
 
     return jax.grad(combined)(params)
@@ -618,7 +618,7 @@ class _Work:
     def absorbed(self, leaves: Arrays, exit: Exit, step: np.ndarray) -> Arrays | None:
         """Return the leaves where the shift after an exit takes over a step of every channel."""
         with arithmetic():
-            return taken_over(self.folding, leaves, exit, step)
+            return take_over(self.folding, leaves, exit, step)
 
 
 def _largest(a: np.ndarray) -> float:

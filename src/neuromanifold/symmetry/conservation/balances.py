@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from neuromanifold.models.arguments import Model, Params, Samples, checked
+from neuromanifold.models.arguments import Model, Params, Samples, check_arguments
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.numerics.randomness import Key, host_generator
 from neuromanifold.numerics.results import Result
@@ -23,7 +23,7 @@ from neuromanifold.numerics.validation import refuse_tracers
 from neuromanifold.symmetry.conservation.conserved import ConservedQuantities
 from neuromanifold.symmetry.discovery.channels import Arrays, Channels, Slot, scale_slots
 from neuromanifold.symmetry.discovery.dependence import Dependence, read_hidden_axes
-from neuromanifold.symmetry.discovery.statistics import Opened, opened
+from neuromanifold.symmetry.discovery.statistics import Opened, open_statistics
 
 _ROUNDED, _LARGEST = 1e-6, 12
 """Exponents this near to a fraction with a denominator up to that are one."""
@@ -150,8 +150,8 @@ def channel_scalings(f: Model, params: Params, x: Samples, *, key: Key | None = 
     """
     refuse_tracers((params, x), "`channel_scalings`")
     with arithmetic():
-        checked(f, params, x)
-    network = opened(f, params, x)
+        check_arguments(f, params, x)
+    network = open_statistics(f, params, x)
     found = read_hidden_axes(network)
     balances = tuple(_balances(found.axes, network))
     rng = host_generator(jax.random.key(0) if key is None else key)

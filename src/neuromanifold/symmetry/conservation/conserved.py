@@ -18,7 +18,7 @@ from neuromanifold.numerics.precision import boundary, is_traced, promote, wides
 from neuromanifold.numerics.results import Result, brief
 from neuromanifold.numerics.validation import indefinite
 from neuromanifold.symmetry.conservation.laws import conservation_laws
-from neuromanifold.symmetry.groups.neurons import degree, hidden, linear_slope
+from neuromanifold.symmetry.groups.neurons import degree, hidden_property, linear_slope
 
 
 class ConservedQuantities(Result, eqx.Module):
@@ -92,17 +92,17 @@ def _filter_values(net: LinearConvNet, params: Any) -> Any:
     return jnp.diff(jnp.stack([jnp.vdot(w, w) for w in params]))
 
 
-def _watched(f: MLP | LinearConvNet, params: Any, x: Any, y: Any) -> Any:
+def _watch(f: MLP | LinearConvNet, params: Any, x: Any, y: Any) -> Any:
     """Return the values of the conserved quantities along a training run."""
     return conserved_quantities(f, params).values
 
 
-conserved_quantities_probe = Probe(_watched, "conserved_quantities", ("quantity",))
+conserved_quantities_probe = Probe(_watch, "conserved_quantities", ("quantity",))
 
 
 def quadratic_laws(net: MLP, layer: int) -> list[tuple[str, int, int, float]]:
     """Return (label, i, j, factor of V_{·i}·V_{·j}) of each quantity of a hidden layer."""
-    degrees, slopes = hidden(net, degree)[layer], hidden(net, linear_slope)[layer]
+    degrees, slopes = hidden_property(net, degree)[layer], hidden_property(net, linear_slope)[layer]
     entries = []
     for i in range(len(degrees)):
         if np.isnan(slopes[i]) and not np.isnan(degrees[i]):

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from neuromanifold.graph.reading import called
+from neuromanifold.graph.reading import call
 from neuromanifold.models.losses import Loss
 from neuromanifold.numerics.results import Result
 
@@ -49,7 +49,7 @@ def hadamard_scales(
     """Return c as a tree like `weights`, found by maximising ‖c ⊙ ∇_W L‖ − λ‖c − 1‖² from c = 1.
     Traceable.
     """
-    gradient, unravel = ravel_pytree(jax.grad(lambda w: loss(called(model, w, x), y))(weights))
+    gradient, unravel = ravel_pytree(jax.grad(lambda w: loss(call(model, w, x), y))(weights))
     penalty = search.penalty / (gradient.size if search.mean_penalty else 1)
 
     def objective(c: Any):

@@ -11,8 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from neuromanifold.graph.reading import called, evaluated
-from neuromanifold.models.arguments import Model, Params, Samples, Targets, check_target, checked
+from neuromanifold.graph.reading import call, evaluate
+from neuromanifold.models.arguments import (
+    Model,
+    Params,
+    Samples,
+    Targets,
+    check_arguments,
+    check_target,
+)
 from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.numerics.precision import arithmetic, follower, promote, to_host
 from neuromanifold.numerics.results import Array, Result, follows
@@ -113,7 +120,7 @@ def teleport(
         raise ValueError(f"`starts` is {starts!r}; pass a positive whole number of climbs.")
     follow = follower(params)
     with arithmetic():
-        params, x = checked(net, params, x, dtype=np.float64)
+        params, x = check_arguments(net, params, x, dtype=np.float64)
         y = promote(check_target(net, params, x, y, loss), np.float64)
         check_loss(loss, y)
         start = group.extend(params)
@@ -122,7 +129,7 @@ def teleport(
         )
         element = group.element(found)
         moved = element(to_host(start))
-        before, after = evaluated(group.model, start, x), evaluated(group.model, moved, x)
+        before, after = evaluate(group.model, start, x), evaluate(group.model, moved, x)
         deviation = float(np.abs(after - before).max() / max(1e-300, np.abs(before).max()))
         if not deviation <= rtol:
             raise ArithmeticError(
@@ -194,7 +201,7 @@ class Search:
 
 def gradient_norm(model: Any, loss: Loss, params: Any, x: Any, y: Any) -> Any:
     """Return ‖∇_θ loss(f_θ(x), y)‖."""
-    gradient = jax.grad(lambda p: loss(called(model, p, x), y))(params)
+    gradient = jax.grad(lambda p: loss(call(model, p, x), y))(params)
     return jnp.sqrt(sum(jnp.vdot(leaf, leaf) for leaf in jax.tree.leaves(gradient)))
 
 
@@ -262,7 +269,7 @@ def orbit_norm(group: LieGroup, loss: Loss, start: Any, coordinates: Any, x: Any
     moved = group.exponential(coordinates).act(start)
     if isinstance(moved, Extended):
         return gradient_norm(
-            lambda p, x: called(group.model, Extended(moved.factors, p), x),
+            lambda p, x: call(group.model, Extended(moved.factors, p), x),
             loss,
             moved.params,
             x,

@@ -41,17 +41,17 @@ class Slot:
 
     def slices(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
         """Return the entries of each channel, (size, rest)."""
-        return self._viewed(arrays[self.leaf]).reshape(self.size, -1)
+        return self._view(arrays[self.leaf]).reshape(self.size, -1)
 
     def width(self, arrays: Sequence[np.ndarray]) -> int:
         """Return how many entries each channel has."""
-        return math.prod(self._viewed(arrays[self.leaf]).shape[1:])
+        return math.prod(self._view(arrays[self.leaf]).shape[1:])
 
     def pieces(self, arrays: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
         """Yield the entries of each channel in parts, (size, some of the rest): no second copy of a
         large leaf.
         """
-        for part in _cut(self._viewed(arrays[self.leaf])):
+        for part in _cut(self._view(arrays[self.leaf])):
             yield part.reshape(self.size, -1)
 
     def squares(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
@@ -61,40 +61,40 @@ class Slot:
 
     def rows(self, arrays: Sequence[np.ndarray], which: Sequence[int] | np.ndarray) -> np.ndarray:
         """Return the entries of some channels, (chosen, rest)."""
-        return self._viewed(arrays[self.leaf])[which].reshape(len(which), -1)
+        return self._view(arrays[self.leaf])[which].reshape(len(which), -1)
 
     def add(self, arrays: Arrays, which: Sequence[int], rows: np.ndarray) -> None:
         """Add `rows` to the entries of some channels, one after another; the leaf is copied."""
-        a = aligned(arrays[self.leaf])
-        view = self._viewed(a)
+        a = align(arrays[self.leaf])
+        view = self._view(a)
         np.add.at(view, which, rows.reshape(-1, *view.shape[1:]))
         arrays[self.leaf] = a
 
     def put_rows(self, arrays: Arrays, which: Sequence[int] | np.ndarray, rows: np.ndarray) -> None:
         """Put `rows` in the place of the entries of some channels; the leaf is copied."""
-        a = aligned(arrays[self.leaf])
-        view = self._viewed(a)
+        a = align(arrays[self.leaf])
+        view = self._view(a)
         view[which] = rows.reshape(-1, *view.shape[1:])
         arrays[self.leaf] = a
 
     def put(self, arrays: Arrays, slices: np.ndarray) -> None:
         """Put `slices` in the place of the channels' entries; the leaf is copied."""
-        a = aligned(arrays[self.leaf])
-        view = self._viewed(a)
+        a = align(arrays[self.leaf])
+        view = self._view(a)
         view[...] = slices.reshape(view.shape)
         arrays[self.leaf] = a
 
     def change(self, arrays: Arrays, function: Callable[[np.ndarray], np.ndarray]) -> None:
         """Put what `function` makes of each of the `pieces` in its place; the leaf is copied."""
-        a = aligned(arrays[self.leaf])
-        for part in _cut(self._viewed(a)):
+        a = align(arrays[self.leaf])
+        for part in _cut(self._view(a)):
             part[...] = function(part.reshape(self.size, -1)).reshape(part.shape)
         arrays[self.leaf] = a
 
     def clear(self, arrays: Arrays, which: np.ndarray) -> None:
         """Zeros in place of the entries of these channels; the leaf is copied."""
-        a = aligned(arrays[self.leaf])
-        self._viewed(a)[which] = 0.0
+        a = align(arrays[self.leaf])
+        self._view(a)[which] = 0.0
         arrays[self.leaf] = a
 
     def kept(self, which: np.ndarray) -> np.ndarray:
@@ -119,7 +119,7 @@ class Slot:
         it is None), then the channels.
         """
         if each is None:
-            return self._viewed(a)[None]
+            return self._view(a)[None]
         if each.axis == self.axis:
             part = np.moveaxis(a, self.axis, 0)[self.start : self.start + self.length]
             slow, fast = (each, self) if each.before < self.before else (self, each)
@@ -142,7 +142,7 @@ class Slot:
                 return other
         return None
 
-    def _viewed(self, a: np.ndarray) -> np.ndarray:
+    def _view(self, a: np.ndarray) -> np.ndarray:
         """Return a view of the leaf with the channels in front."""
         part = np.moveaxis(a, self.axis, 0)[self.start : self.start + self.length]
         # Splitting the first axis of a view copies nothing.
@@ -159,7 +159,7 @@ def _cut(view: np.ndarray) -> Iterator[np.ndarray]:
         yield view[(*[slice(None)] * axis, slice(start, start + step))]
 
 
-def aligned(a: np.ndarray, dtype: Any = None) -> np.ndarray:
+def align(a: np.ndarray, dtype: Any = None) -> np.ndarray:
     """Return a copy that begins at a multiple of 64 bytes, so that JAX can read it where it is."""
     dtype = np.dtype(a.dtype if dtype is None else dtype)
     buffer = np.empty(a.size * dtype.itemsize + 64, np.uint8)
@@ -190,13 +190,13 @@ class Channels:
 
     def written(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
         """Return what makes each channel, (size, rest)."""
-        return self._joined(arrays, False)
+        return self._join(arrays, False)
 
     def read(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
         """Return what is made of each channel, (size, rest)."""
-        return self._joined(arrays, True)
+        return self._join(arrays, True)
 
-    def _joined(self, arrays: Sequence[np.ndarray], reads: bool) -> np.ndarray:
+    def _join(self, arrays: Sequence[np.ndarray], reads: bool) -> np.ndarray:
         own = [slot.slices(arrays) for slot in self.slots if slot.reads == reads]
         return np.concatenate([np.zeros((self.size, 0)), *own], axis=1)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from neuromanifold.graph.axes import Axes, Labels, axis_labels
 from neuromanifold.graph.program import Program
-from neuromanifold.graph.reading import called, evaluated, read
+from neuromanifold.graph.reading import call, evaluate, read
 from neuromanifold.graph.tracing import program_of
 from neuromanifold.models.arguments import Model, Signature
 from neuromanifold.numerics.precision import is_floating
@@ -125,7 +125,7 @@ class NetworkSampler:
         def outputs(values: list[Any]) -> list[Any]:
             theta = jax.tree.unflatten(self.structure, values[: len(leaves)])
             sample = jax.tree.unflatten(jax.tree.structure(x), values[len(leaves) :])
-            return [np.asarray(a) for a in jax.tree.leaves(evaluated(self.f, theta, sample))]
+            return [np.asarray(a) for a in jax.tree.leaves(evaluate(self.f, theta, sample))]
 
         expected = [
             self.permuted(a, axes, order)
@@ -251,7 +251,7 @@ def _pull_back(f: Model, structure: Any, leaves: Any, x: Any, u: Any) -> list[An
     """Return Jᵀu for the leaves of the parameters of `f`."""
 
     def outputs(leaves: Any) -> Any:
-        found = called(f, jax.tree.unflatten(structure, leaves), x)
+        found = call(f, jax.tree.unflatten(structure, leaves), x)
         return jax.tree.map(lambda a, like: a.astype(like.dtype), found, u)
 
     return jax.vjp(outputs, leaves)[1](u)[0]

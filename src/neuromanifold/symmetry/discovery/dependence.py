@@ -55,7 +55,7 @@ class Where:
 
 
 @dataclass(frozen=True)
-class Form:
+class DependenceForm:
     """How a value depends on the parameters at a channel.
 
     `slot` is the slot that it is a multiple of, rearranged, where it is no more than that; a `gate`
@@ -73,7 +73,7 @@ class Form:
     support: Sets = _ALWAYS
     data: Sets = frozenset()
 
-    def times_data(self) -> "Form":
+    def times_data(self) -> "DependenceForm":
         """Return the form of this value times a value of the data."""
         return replace(self, slot=-1, data=self.support)
 
@@ -90,7 +90,7 @@ class Exit:
     value: int
     axis: int
     place: Place
-    form: Form
+    form: DependenceForm
     degree: Degree
     parity: Parity
     reader: int = -1
@@ -117,7 +117,7 @@ class Dependence:
     @property
     def scalings(self) -> np.ndarray:
         """All conditions on the exponents of scalings that leave the network unchanged."""
-        return np.concatenate([self.degrees, *(self._paired(e) for e in self.exits)])
+        return np.concatenate([self.degrees, *(self._pair(e) for e in self.exits)])
 
     def own_scalings(self, count: int) -> tuple[list[int], np.ndarray]:
         """Return which slots belong to the first `count` leaves, the parameters, and a basis of the
@@ -135,7 +135,7 @@ class Dependence:
         sums = [np.array(exit.parity)[None] for exit in self.exits]
         return np.concatenate([self.parities, *sums])
 
-    def _paired(self, exit: Exit) -> np.ndarray:
+    def _pair(self, exit: Exit) -> np.ndarray:
         return np.array(exit.degree)[None]
 
     def factors(self, ratios: np.ndarray, tolerance: float) -> np.ndarray:
@@ -162,7 +162,7 @@ class Unknown(Exception):
 
 _SAME, _DATA, _ZERO = "the same at every channel", "of the data", "zero"
 """What an operand without the axis is."""
-Operand = list[Form] | str
+Operand = list[DependenceForm] | str
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,7 +233,7 @@ class _Pass:
     names: Sequence[str]
     channels: Channels
     neutral: Mapping[int, float]
-    known: dict[int, list[Form]] = field(default_factory=dict)
+    known: dict[int, list[DependenceForm]] = field(default_factory=dict)
     degrees: list[np.ndarray] = field(default_factory=list)
     parities: list[np.ndarray] = field(default_factory=list)
     exits: list[Exit] = field(default_factory=list)
@@ -287,9 +287,9 @@ class _Pass:
             frozenset(reading & writing),
         )
 
-    def basis(self, slot: int) -> Form:
+    def basis(self, slot: int) -> DependenceForm:
         count = len(self.channels.slots)
-        return Form(
+        return DependenceForm(
             tuple(float(k == slot) for k in range(count)),
             tuple(k == slot for k in range(count)),
             slot=slot,
@@ -358,20 +358,20 @@ class _Pass:
         ]
         self.exits.append(Exit(node, value, where.axis, place, *rest))
 
-    def reached(self, value: int, found: Mapping[Where, Form]) -> list[Form]:
+    def reached(self, value: int, found: Mapping[Where, DependenceForm]) -> list[DependenceForm]:
         """Return the forms of a value by where it has the channels; all of them must be known."""
         at = self.where(value)
         if set(at) != set(found):
             raise Unknown
         return [found[w] for w in at]
 
-    def in_order(self, value: int, forms: Sequence[Form]) -> list[Form]:
+    def in_order(self, value: int, forms: Sequence[DependenceForm]) -> list[DependenceForm]:
         """Return forms that go on in the order of where they are."""
         if len(self.where(value)) != len(forms):
             raise Unknown
         return list(forms)
 
-    def on_axes(self, node: Node, axis_of: Callable[[int], int | None]) -> list[Form]:
+    def on_axes(self, node: Node, axis_of: Callable[[int], int | None]) -> list[DependenceForm]:
         """Return the forms of the first operand where each axis becomes another."""
         found = {}
         for w, form in zip(self.where(node.inputs[0]), self.known[node.inputs[0]], strict=True):
@@ -383,19 +383,19 @@ class _Pass:
         return self.reached(node.outputs[0], found)
 
 
-Results = list[list[Form]]
+Results = list[list[DependenceForm]]
 Rule = Callable[[_Pass, Node, list[Operand]], Results]
 
 
 def _align(
     at: _Pass, node: Node, operands: Sequence[Operand]
-) -> list[tuple[list[Form], list[str]]]:
+) -> list[tuple[list[DependenceForm], list[str]]]:
     """Return for each place of the result: the forms of the operands that have the channels there,
     and what the others are.
     """
     others = [operand for operand in operands if isinstance(operand, str)]
     keys, shape = at.where(node.outputs[0]), at.program.values[node.outputs[0]].shape
-    found: list[tuple[list[Form], list[str]]] = [([], list(others)) for _ in keys]
+    found: list[tuple[list[DependenceForm], list[str]]] = [([], list(others)) for _ in keys]
     for value, operand in zip(node.inputs, operands, strict=True):
         if isinstance(operand, str):
             continue
@@ -409,7 +409,7 @@ def _align(
     return found
 
 
-def _join(at: _Pass, forms: Sequence[Form], others: Sequence[str]) -> Form:
+def _join(at: _Pass, forms: Sequence[DependenceForm], others: Sequence[str]) -> DependenceForm:
     """A sum or a choice of values: they must have one degree and one parity; that of a value
     without the axis is zero, unless it is zero itself.
     """
@@ -432,7 +432,7 @@ def _join(at: _Pass, forms: Sequence[Form], others: Sequence[str]) -> Form:
     )
 
 
-def _slots(forms: Sequence[Form]) -> frozenset[int]:
+def _slots(forms: Sequence[DependenceForm]) -> frozenset[int]:
     return frozenset[int]().union(*(form.of for form in forms))
 
 
@@ -447,7 +447,7 @@ def _both(one: Sets, two: Sets) -> Sets:
     return _either(frozenset(a | b for a in one for b in two))
 
 
-def _unite(forms: Sequence[Form], beside: bool = False) -> Sets:
+def _unite(forms: Sequence[DependenceForm], beside: bool = False) -> Sets:
     """Where some of several values depend on the sample."""
     return _ALWAYS if beside else _either(*(form.data for form in forms))
 
@@ -469,9 +469,9 @@ def _bend(at: _Pass, node: Node, operands: list[Operand]) -> Results:
     return [found]
 
 
-def _gate(form: Form) -> Form:
+def _gate(form: DependenceForm) -> DependenceForm:
     none = (0.0,) * len(form.degree)
-    return Form(none, (False,) * len(none), False, gate=True, of=form.of, data=form.data)
+    return DependenceForm(none, (False,) * len(none), False, gate=True, of=form.of, data=form.data)
 
 
 def _logic(at: _Pass, node: Node, operands: list[Operand]) -> Results:
@@ -517,12 +517,12 @@ def _multiply(at: _Pass, node: Node, operands: list[Operand]) -> Results:
     return [found]
 
 
-def _reciprocal(form: Form) -> Form:
+def _reciprocal(form: DependenceForm) -> DependenceForm:
     degree = tuple(-d for d in form.degree)
     return replace(form, degree=degree, linear=False, slot=-1, support=_ALWAYS)
 
 
-def _product(one: Form, two: Form) -> Form:
+def _product(one: DependenceForm, two: DependenceForm) -> DependenceForm:
     data = _either(_both(one.data, two.support), _both(two.data, one.support))
     support = _both(one.support, two.support)
     if one.gate or two.gate:
@@ -530,7 +530,7 @@ def _product(one: Form, two: Form) -> Form:
         return replace(
             form, linear=False, slot=-1, of=_slots([one, two]), support=support, data=data
         )
-    return Form(
+    return DependenceForm(
         tuple(a + b for a, b in zip(one.degree, two.degree, strict=True)),
         tuple(a != b for a, b in zip(one.parity, two.parity, strict=True)),
         linear=False,
@@ -608,7 +608,7 @@ def _split(at: _Pass, node: Node, operands: list[Operand]) -> Results:
     return found
 
 
-def _cut(at: _Pass, value: int, result: int, starts: Any, stops: Any) -> list[Form]:
+def _cut(at: _Pass, value: int, result: int, starts: Any, stops: Any) -> list[DependenceForm]:
     """Return what is left of the channels in a part of a value."""
     found = {}
     keys = at.where(result)
@@ -677,7 +677,7 @@ def _window(at: _Pass, node: Node, operands: list[Operand]) -> Results:
     return [at.in_order(node.outputs[0], [_pool(at, form, adds) for form in forms])]
 
 
-def _pool(at: _Pass, form: Form, adds: bool) -> Form:
+def _pool(at: _Pass, form: DependenceForm, adds: bool) -> DependenceForm:
     """Return a sum or a maximum of one channel's numbers."""
     if not adds:
         at.demand_parity(form.parity)
@@ -734,7 +734,7 @@ def _bilinear(
     contracted: Partners,
     batch: Partners,
     place: Partners,
-) -> list[Form]:
+) -> list[DependenceForm]:
     """A product: for each operand, which axes are summed with which of the other's, which go side
     by side, and where each goes in the result.
     """
@@ -746,7 +746,7 @@ def _bilinear(
         dict(zip(at.where(i), o, strict=True)) if isinstance(o, list) else {}
         for i, o in zip(node.inputs, operands, strict=True)
     ]
-    found: dict[Where, Form] = {}
+    found: dict[Where, DependenceForm] = {}
     for k in (0, 1):
         for w in keys[k]:
             form = own[k][w]
@@ -775,7 +775,7 @@ def _bilinear(
     return _by_offset(at, node.outputs[0], found)
 
 
-def _by_offset(at: _Pass, value: int, found: dict[Where, Form]) -> list[Form]:
+def _by_offset(at: _Pass, value: int, found: dict[Where, DependenceForm]) -> list[DependenceForm]:
     """Return forms by axis, and in the order of their places on it."""
     keys = at.where(value)
     if set(keys) == set(found):
@@ -785,7 +785,9 @@ def _by_offset(at: _Pass, value: int, found: dict[Where, Form]) -> list[Form]:
     return [found[w] for w in sorted(found)]
 
 
-def _exit(at: _Pass, node: Node, where: tuple[Where, Where], one: Form, two: Form) -> None:
+def _exit(
+    at: _Pass, node: Node, where: tuple[Where, Where], one: DependenceForm, two: DependenceForm
+) -> None:
     """A product of two values is summed over the channels."""
     degree = tuple(a + b for a, b in zip(one.degree, two.degree, strict=True))
     parity = tuple(a != b for a, b in zip(one.parity, two.parity, strict=True))

@@ -13,7 +13,7 @@ from neuromanifold.graph import programs
 from neuromanifold.graph.bends import Oracle
 from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.graph.interpret import interpret
-from neuromanifold.graph.residues import Residues
+from neuromanifold.graph.residues import ResidueArithmetic
 from neuromanifold.graph.walk import walk
 from neuromanifold.models.arguments import (
     Model,
@@ -501,7 +501,7 @@ def _conditions(
     inputs.
     """
     theta, x = sampler.draw(rng), jax.tree.map(lambda a: a[:, 0], sampler.draw_input(rng, _SAMPLES))
-    A = Residues(p)
+    A = ResidueArithmetic(p)
     gates = float_gates(graph, jax.tree.unflatten(sampler.structure, theta), x)
     leaves = [A.random(shape) for shape in sampler.shapes]
     inputs = [

@@ -12,13 +12,13 @@ import numpy as np
 
 from neuromanifold.graph.footprint import live_entries
 from neuromanifold.graph.graph import Graph, trace
-from neuromanifold.graph.reading import evaluated
+from neuromanifold.graph.reading import evaluate
 from neuromanifold.graph.selection import leaf_names
 from neuromanifold.models.adapters.model import AdaptedModel
 from neuromanifold.models.arguments import Model
 from neuromanifold.numerics.precision import arithmetic, full_products, is_floating
 from neuromanifold.runtime.memory import memory_budget
-from neuromanifold.symmetry.discovery.channels import aligned
+from neuromanifold.symmetry.discovery.channels import align
 
 _PREFIX = "module."
 _FEW = 2  # samples on which f is compared with what it was
@@ -104,7 +104,7 @@ class Opened:
     @property
     def leaves(self) -> list[np.ndarray]:
         """The values of all leaves, made anew each time: nobody keeps them who does not need them."""
-        own = [aligned(np.asarray(leaf), np.float64) for leaf in jax.tree.leaves(self.params)]
+        own = [align(np.asarray(leaf), np.float64) for leaf in jax.tree.leaves(self.params)]
         return [*own, *self.model.statistics]
 
     @cached_property
@@ -147,7 +147,7 @@ class Opened:
         return params, tuple(leaves[self.count :])
 
 
-def opened(f: Model, params: Any, x: Any) -> Opened:
+def open_statistics(f: Model, params: Any, x: Any) -> Opened:
     """Return a network with its statistics among its leaves."""
     return Opened(WithStatistics(f), params, x)
 
@@ -162,7 +162,7 @@ def blocks_of_outputs(model: Model, params: Any, x: Any, graph: Graph) -> Iterat
     for block in sample_blocks(graph, len(jax.tree.leaves(x)[0])):
         part = jax.tree.map(lambda a, block=block: np.asarray(a)[block], x)
         with arithmetic():
-            ys = jax.tree.leaves(evaluated(model, params, part))
+            ys = jax.tree.leaves(evaluate(model, params, part))
             found = np.empty((len(ys[0]), sum(y.size // len(y) for y in ys)))
             np.concatenate([y.reshape(len(y), -1) for y in ys], axis=1, out=found)
         yield found

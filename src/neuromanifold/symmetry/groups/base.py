@@ -26,7 +26,7 @@ from neuromanifold.numerics.randomness import Key
 from neuromanifold.numerics.rank import numerical_rank
 from neuromanifold.numerics.results import Shown
 from neuromanifold.numerics.validation import check_rtol
-from neuromanifold.tangent.rank.fields import Fields
+from neuromanifold.tangent.rank.fields import VectorFields
 
 Tree = TypeVar("Tree")
 
@@ -218,7 +218,7 @@ class ContinuousGroup(LieGroup):
 
     @property
     @abc.abstractmethod
-    def fields(self) -> Fields:
+    def fields(self) -> VectorFields:
         """The generators as vector fields on parameter space."""
 
     @property

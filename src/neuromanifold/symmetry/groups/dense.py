@@ -11,7 +11,7 @@ from neuromanifold.models.init import Layer
 from neuromanifold.symmetry.groups.base import Composition, Element
 
 
-class Dense(Element):
+class AffineElement(Element):
     """z' = Az + t before and a' = Ba + c after the activation of each hidden layer.
 
     On parameters: W' = AW, b' = Ab + t, and for the next layer V' = VB⁻¹, b'_next = b_next −
@@ -49,11 +49,11 @@ class Dense(Element):
         return tuple(layers)
 
     @property
-    def inverse(self) -> "Dense":
+    def inverse(self) -> "AffineElement":
         """z = A⁻¹z' − A⁻¹t."""
         into = tuple(inverse(a) for a in self.into)
         out = tuple(inverse(b) for b in self.out)
-        return Dense(
+        return AffineElement(
             into,
             out,
             tuple(-a @ t for a, t in zip(into, self.shift_in, strict=True)),
@@ -62,9 +62,9 @@ class Dense(Element):
         )
 
     def __matmul__(self, other: Any) -> Element:
-        if not isinstance(other, Dense):
+        if not isinstance(other, AffineElement):
             return Composition((self,)) @ other
-        return Dense(
+        return AffineElement(
             tuple(a @ b for a, b in zip(self.into, other.into, strict=True)),
             tuple(a @ b for a, b in zip(self.out, other.out, strict=True)),
             tuple(

@@ -40,13 +40,13 @@ class FilterScalingGroup(LieGroup):
 
     def exponential(self, coordinates: Any) -> Monomial:
         """Return exp Σ ξ_l X_l for `coordinates` ξ."""
-        return self._scaled(self._factors(coordinates))
+        return self._scale(self._factors(coordinates))
 
     def _factors(self, coordinates: Any) -> Any:
         numpy, end = namespace(coordinates), np.zeros(1)
         return numpy.exp(numpy.append(end, coordinates) - numpy.append(coordinates, end))
 
-    def _scaled(self, factors: Any) -> Monomial:
+    def _scale(self, factors: Any) -> Monomial:
         """Return the element w_l ↦ λ_l w_l: the first axis of each filter takes its factor."""
         shapes = self.net.filter_shapes
         ones = [tuple(map(np.ones, shape)) for shape in shapes]
@@ -60,7 +60,7 @@ class FilterScalingGroup(LieGroup):
         rng, depth = host_generator(key), self.net.depth
         signs = rng.choice([-1.0, 1.0], depth) if self.net.is_linear else np.ones(depth)
         signs[-1] *= np.prod(signs)
-        return self._scaled(signs * self._factors(rng.uniform(-1.0, 1.0, self.dimension)))
+        return self._scale(signs * self._factors(rng.uniform(-1.0, 1.0, self.dimension)))
 
     def generators(self, params: Params) -> Float[Any, "g D"]:
         """Return X_l = (…, −w_l, w_{l+1}, …), one row for each pair of neighbouring layers."""

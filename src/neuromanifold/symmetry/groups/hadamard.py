@@ -11,7 +11,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
-from neuromanifold.graph.reading import called, evaluated
+from neuromanifold.graph.reading import call, evaluate
 from neuromanifold.models.init import Layer
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.models.mlp import MLP, Params
@@ -26,7 +26,7 @@ from neuromanifold.numerics.precision import (
     widest,
 )
 from neuromanifold.numerics.randomness import host_generator
-from neuromanifold.numerics.results import Shown, brief, named
+from neuromanifold.numerics.results import Shown, brief, show_record
 from neuromanifold.symmetry.conservation.scales import SEARCH, ScaleSearch, hadamard_scales
 from neuromanifold.symmetry.groups.base import AbstractGroup, Element, LieGroup, flatten, namespace
 from neuromanifold.symmetry.groups.dense import inverse, solve
@@ -42,7 +42,7 @@ class Extended(NamedTuple):
     params: Any
 
     def __repr__(self) -> str:
-        return named(self)
+        return show_record(self)
 
 
 def _product(factors: Any, params: Any) -> Any:
@@ -69,11 +69,11 @@ class ExtendedModel:
         """F(Γ̃θ)(x)."""
         if is_traced((params, x)):
             with full_products():
-                return called(self.f, _product(*params), x)
+                return call(self.f, _product(*params), x)
         with boundary(params, x) as leave:
             dtype = widest(params, x)
             return leave(
-                evaluated(self.f, _product(*promote(tuple(params), dtype)), promote(x, dtype))
+                evaluate(self.f, _product(*promote(tuple(params), dtype)), promote(x, dtype))
             )
 
     def frozen(self, factors: Any) -> "TransformedModel":

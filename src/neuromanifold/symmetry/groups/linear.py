@@ -13,8 +13,14 @@ from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.randomness import Key, host_generator
 from neuromanifold.symmetry.groups import neurons
 from neuromanifold.symmetry.groups.base import ContinuousGroup, check_net, namespace
-from neuromanifold.symmetry.groups.dense import Dense
-from neuromanifold.tangent.rank.fields import Fields, Layout, join, mixing, translation
+from neuromanifold.symmetry.groups.dense import AffineElement
+from neuromanifold.tangent.rank.fields import (
+    ParameterLayout,
+    VectorFields,
+    join,
+    mixing,
+    translation,
+)
 
 _TERMS, _SQUARINGS = 12, 6
 
@@ -34,7 +40,7 @@ class _LinearGroup(ContinuousGroup):
     @cached_property
     def slopes(self) -> tuple[np.ndarray, ...]:
         """Their slopes s."""
-        found = neurons.hidden(self.net, neurons.linear_slope)
+        found = neurons.hidden_property(self.net, neurons.linear_slope)
         return tuple(s[chosen] for s, chosen in zip(found, self.neurons, strict=True))
 
     def clip(self, coordinates: Any, bound: float) -> Any:
@@ -59,7 +65,7 @@ class _LinearGroup(ContinuousGroup):
         stops = np.cumsum(self.sizes).tolist()
         return [coordinates[b - n : b] for b, n in zip(stops, self.sizes, strict=True)]
 
-    def _dense(self, mixers: list[Any], shifts: list[Any] | None = None) -> Dense:
+    def _dense(self, mixers: list[Any], shifts: list[Any] | None = None) -> AffineElement:
         """Return the element that acts by z' = Az + t on the linear neurons and leaves the others."""
         into, out, shift_in, shift_out = [], [], [], []
         for index, (chosen, s, matrix) in enumerate(
@@ -72,15 +78,15 @@ class _LinearGroup(ContinuousGroup):
             out.append(others + place @ (s[:, None] * matrix / s) @ place.T)
             shift_in.append(place @ shift)
             shift_out.append(place @ (s * shift))
-        return Dense(
+        return AffineElement(
             tuple(into), tuple(out), tuple(shift_in), tuple(shift_out), self.net.weight_scales
         )
 
-    def _mixing_fields(self) -> list[list[Fields]]:
+    def _mixing_fields(self) -> list[list[VectorFields]]:
         """Return for each layer the fields δ(W, b)_i = s_j (W, b)_j, δV_{·j} = −s_i V_{·i}, (i, j)
         in row-major order.
         """
-        layout = Layout(self.net)
+        layout = ParameterLayout(self.net)
         return [
             [
                 mixing(layout, layer, i, j, float(s[b]), float(s[a]))
@@ -121,16 +127,16 @@ class GeneralLinearGroup(_LinearGroup):
         return tuple(len(s) ** 2 for s in self.slopes)
 
     @cached_property
-    def fields(self) -> Fields:
+    def fields(self) -> VectorFields:
         """δ(W, b)_i = s_j (W, b)_j, δV_{·j} = −s_i V_{·i}."""
         return join(self.net, [field for layer in self._mixing_fields() for field in layer])
 
-    def exponential(self, coordinates: Any) -> Dense:
+    def exponential(self, coordinates: Any) -> AffineElement:
         """Return A = exp(ΞS) for `coordinates` Ξ."""
         layers = zip(self.slopes, self._by_layer(coordinates), strict=True)
         return self._dense([_expm(part.reshape(len(s), len(s)) * s) for s, part in layers])
 
-    def sample(self, *, key: Key) -> Dense:
+    def sample(self, *, key: Key) -> AffineElement:
         """Draw U diag(e^u) V with U, V Haar-orthogonal and u uniform in [−½, ½]: both components,
         condition number ≤ e.
         """
@@ -166,9 +172,9 @@ class AffineGroup(_LinearGroup):
         return tuple(len(s) ** 2 + len(s) for s in self.slopes)
 
     @cached_property
-    def fields(self) -> Fields:
+    def fields(self) -> VectorFields:
         """Those of GL, then δb_i = 1, δb_next = −s_i V_{·i}, layer by layer."""
-        layout, parts = Layout(self.net), []
+        layout, parts = ParameterLayout(self.net), []
         for layer, mixers in enumerate(self._mixing_fields()):
             parts += mixers
             parts += [
@@ -177,7 +183,7 @@ class AffineGroup(_LinearGroup):
             ]
         return join(self.net, parts)
 
-    def exponential(self, coordinates: Any) -> Dense:
+    def exponential(self, coordinates: Any) -> AffineElement:
         """Return the exponential of [[ΞS, τ], [0, 0]], the `coordinates` being Ξ and τ."""
         mixers, shifts = [], []
         for s, part in zip(self.slopes, self._by_layer(coordinates), strict=True):
@@ -190,7 +196,7 @@ class AffineGroup(_LinearGroup):
             shifts.append(full[:k, k])
         return self._dense(mixers, shifts)
 
-    def sample(self, *, key: Key) -> Dense:
+    def sample(self, *, key: Key) -> AffineElement:
         """Draw an element of GL as there, and a standard normal translation."""
         rng = host_generator(key)
         mixers = [random_invertible(rng, len(s)) for s in self.slopes]
@@ -227,7 +233,7 @@ class OrthogonalGroup(_LinearGroup):
         return tuple(len(s) * (len(s) - 1) // 2 for s in self.slopes)
 
     @cached_property
-    def fields(self) -> Fields:
+    def fields(self) -> VectorFields:
         """X_ij − X_ji for i < j, X the fields of GL."""
         parts = []
         for mixers, s in zip(self._mixing_fields(), self.slopes, strict=True):
@@ -239,7 +245,7 @@ class OrthogonalGroup(_LinearGroup):
             parts.append(join(self.net, mixers).combine(combination))
         return join(self.net, parts)
 
-    def exponential(self, coordinates: Any) -> Dense:
+    def exponential(self, coordinates: Any) -> AffineElement:
         """Return A = exp(s(Ξ − Ξᵀ)) for `coordinates` Ξ."""
         mixers = []
         for s, part in zip(self.slopes, self._by_layer(coordinates), strict=True):
@@ -250,7 +256,7 @@ class OrthogonalGroup(_LinearGroup):
             mixers.append(_expm((upper - upper.T) * s))
         return self._dense(mixers)
 
-    def sample(self, *, key: Key) -> Dense:
+    def sample(self, *, key: Key) -> AffineElement:
         """Draw a Haar-random element."""
         rng = host_generator(key)
         return self._dense([_random_orthogonal(rng, len(s)) for s in self.slopes])

@@ -16,7 +16,7 @@ def by_neuron(entry: Entry, width: int, property_of: Callable[[Activation], Any]
     )
 
 
-def hidden(net: MLP, property_of: Callable[[Activation], Any]) -> list[np.ndarray]:
+def hidden_property(net: MLP, property_of: Callable[[Activation], Any]) -> list[np.ndarray]:
     """Return a property of the activation, for each neuron of each hidden layer."""
     return [
         by_neuron(entry, width, property_of)
@@ -48,7 +48,7 @@ def is_real(activation: Activation) -> bool:
 
 def linear_neurons(net: MLP) -> list[np.ndarray]:
     """Return the indices of linear neurons in each hidden layer."""
-    return [np.flatnonzero(mask) for mask in hidden(net, is_linear)]
+    return [np.flatnonzero(mask) for mask in hidden_property(net, is_linear)]
 
 
 def require(

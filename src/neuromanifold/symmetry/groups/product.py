@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.graph.axes import Place
-from neuromanifold.graph.reading import called
+from neuromanifold.graph.reading import call
 from neuromanifold.graph.selection import leaf_names
 from neuromanifold.models.arguments import Model, Params, Samples
 from neuromanifold.models.mlp import MLP
@@ -34,11 +34,11 @@ from neuromanifold.symmetry.groups.base import (
 from neuromanifold.symmetry.groups.channel_permutation import ChannelPermutationGroup
 from neuromanifold.symmetry.groups.flow import FlowGroup
 from neuromanifold.symmetry.groups.linear import AffineGroup, GeneralLinearGroup
-from neuromanifold.symmetry.groups.neurons import degree, hidden, is_linear, linear_neurons
+from neuromanifold.symmetry.groups.neurons import degree, hidden_property, is_linear, linear_neurons
 from neuromanifold.symmetry.groups.permutation import PermutationGroup
 from neuromanifold.symmetry.groups.scaling import ScalingGroup
 from neuromanifold.symmetry.groups.sign import SignGroup
-from neuromanifold.tangent.rank.fields import Fields, join
+from neuromanifold.tangent.rank.fields import VectorFields, join
 
 
 @dataclass(frozen=True)
@@ -74,15 +74,15 @@ class SymmetryGroup(ContinuousGroup):
         chosen = []
         for factor in self.factors:
             if isinstance(factor, ScalingGroup):
-                linear = np.concatenate(hidden(self.net, is_linear))
-                homogeneous = np.concatenate(hidden(self.net, degree))
+                linear = np.concatenate(hidden_property(self.net, is_linear))
+                homogeneous = np.concatenate(hidden_property(self.net, degree))
                 chosen.append((factor, np.flatnonzero(~linear[~np.isnan(homogeneous)])))
             elif isinstance(factor, ContinuousGroup):
                 chosen.append((factor, np.arange(factor.dimension)))
         return tuple(chosen)
 
     @cached_property
-    def fields(self) -> Fields:
+    def fields(self) -> VectorFields:
         """The generators of the continuous factors, one after the other."""
         return join(
             self.net,
@@ -375,7 +375,7 @@ def _flip(
         for k, (slot, sign) in enumerate(zip(slots, signs, strict=True)):
             shape = [-1 if axis == slot.axis else 1 for axis in range(moved[slot.leaf].ndim)]
             moved[slot.leaf] = moved[slot.leaf] * jnp.where(pattern[k], sign, 1.0).reshape(shape)
-        values = jax.tree.leaves(called(f, jax.tree.unflatten(structure, moved), x))
+        values = jax.tree.leaves(call(f, jax.tree.unflatten(structure, moved), x))
         return jnp.concatenate([value.reshape(-1) for value in values])
 
     at_points = jax.vmap(outputs, (None, 0, 0))

@@ -12,7 +12,7 @@ from neuromanifold.numerics.randomness import Key, host_generator
 from neuromanifold.symmetry.groups import neurons
 from neuromanifold.symmetry.groups.base import ContinuousGroup, check_net, namespace
 from neuromanifold.symmetry.groups.monomial import Monomial, monomial
-from neuromanifold.tangent.rank.fields import Fields, Layout, join, mixing
+from neuromanifold.tangent.rank.fields import ParameterLayout, VectorFields, join, mixing
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ class ScalingGroup(ContinuousGroup):
     @cached_property
     def degrees(self) -> tuple[np.ndarray, ...]:
         """d for each hidden neuron, nan where the activation is not homogeneous."""
-        return tuple(neurons.hidden(self.net, neurons.degree))
+        return tuple(neurons.hidden_property(self.net, neurons.degree))
 
     @cached_property
-    def fields(self) -> Fields:
+    def fields(self) -> VectorFields:
         """δ(W, b)_i = (W, b)_i, δV_{·i} = −d V_{·i}."""
-        layout = Layout(self.net)
+        layout = ParameterLayout(self.net)
         parts = [
             mixing(layout, layer, int(i), int(i), 1.0, float(d[i]))
             for layer, d in enumerate(self.degrees)
@@ -88,7 +88,7 @@ class ScalingGroup(ContinuousGroup):
         return element
 
     def _flips(self, flips: np.ndarray) -> Monomial:
-        real = np.concatenate(neurons.hidden(self.net, neurons.is_real))
+        real = np.concatenate(neurons.hidden_property(self.net, neurons.is_real))
         signs = np.where(flips & real, -1.0, 1.0)
         by_layer = np.split(signs, np.cumsum(self.net.widths[1:-1])[:-1])
         out = [

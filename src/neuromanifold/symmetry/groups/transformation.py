@@ -13,7 +13,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
 from neuromanifold.models.arguments import Params
-from neuromanifold.numerics.lanczos import Product, largest_eigenpairs
+from neuromanifold.numerics.lanczos import MatrixProduct, largest_eigenpairs
 from neuromanifold.numerics.precision import arithmetic, promote
 from neuromanifold.numerics.results import Shown
 from neuromanifold.symmetry.groups.base import Composition, Element, check_element
@@ -118,7 +118,7 @@ def gamma_norm(g: Element, params: Params) -> float:
         g, back, params = promote((g, g.inverse, params), np.float64)
         moved, size = g.act(params), ravel_pytree(params)[0].size
         return float(
-            np.sqrt(largest_eigenpairs(Product(_product), (back, moved), size, 1).values[0])
+            np.sqrt(largest_eigenpairs(MatrixProduct(_product), (back, moved), size, 1).values[0])
         )
 
 

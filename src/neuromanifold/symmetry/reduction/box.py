@@ -49,7 +49,7 @@ class Box:
             raise TypeError(
                 "`domain` is a box of real numbers but `x` has whole numbers; leave `domain` out."
             )
-        low, high = (tuple(_filled(side, sample)) for side in domain)
+        low, high = (tuple(_fill(side, sample)) for side in domain)
         if not all((a <= b).all() for a, b in zip(low, high, strict=True)):
             raise ValueError("`domain` has a lower bound above the upper one; pass (low, high).")
         return Box(low, high)
@@ -62,7 +62,7 @@ class Box:
         )
 
 
-def _filled(side: Any, sample: Sequence[Any]) -> list[np.ndarray]:
+def _fill(side: Any, sample: Sequence[Any]) -> list[np.ndarray]:
     given = [side] * len(sample) if np.ndim(side) == 0 else jax.tree.leaves(side)
     try:
         return [
@@ -93,7 +93,7 @@ def read_box(graph: Graph, leaves: Sequence[np.ndarray], box: Box, wanted: Wante
             program,
             start,
             constant,
-            lambda node, facts: _carried(graph, node, facts),
+            lambda node, facts: _carry(graph, node, facts),
             wanted=values,
         )
     readings = {}
@@ -108,43 +108,43 @@ def read_box(graph: Graph, leaves: Sequence[np.ndarray], box: Box, wanted: Wante
     return Readings(2, readings)
 
 
-def _carried(graph: Graph, node: Node, facts: list[Bounds]) -> list[Bounds]:
+def _carry(graph: Graph, node: Node, facts: list[Bounds]) -> list[Bounds]:
     """Bounds of a node's results; none at all where nothing is known of it."""
     if all(fact.low is fact.high or np.array_equal(*fact) for fact in facts):
-        values = _evaluated(node, [fact.low for fact in facts])
+        values = _evaluate(node, [fact.low for fact in facts])
         return [Bounds(a, a) for a in values]
     row = node.primitive
     if any(fact.low.dtype.kind in "iu" and not np.array_equal(*fact) for fact in facts):
-        return _unbounded(graph, node)  # it may choose other entries
+        return _without_bounds(graph, node)  # it may choose other entries
     if row.kind is Kind.MULTIPLIES and len(facts) == 2:
         return [_product(node, *facts)]
     if row.kind is Kind.ADDS and row.entrywise:
-        return [_signed(node, facts, row.signs)]
+        return [_bound_by_signs(node, facts, row.signs)]
     if row.kind is Kind.BENDS and not graph.program.values[node.outputs[0]].real:
-        return [_compared(node, *facts)]
+        return [_compare(node, *facts)]
     if row.kind is Kind.SELECTS:
-        return [_selected(node, *facts)]
+        return [_select(node, *facts)]
     if row.kind is Kind.DIVIDES:
-        return [_divided(*facts)]
+        return [_divide(*facts)]
     if (row.kind is Kind.RAISES and row.entrywise) or (row.kind is Kind.BENDS and row.parity):
         return [_power(node, facts[0])]
     if row.kind in (Kind.MOVES, Kind.ADDS) or row.monotone:
-        low, high = (_evaluated(node, [fact[k] for fact in facts]) for k in (0, 1))
+        low, high = (_evaluate(node, [fact[k] for fact in facts]) for k in (0, 1))
         low, high = (high, low) if row.monotone < 0 else (low, high)
-        return [_ordered(a, b) for a, b in zip(low, high, strict=True)]
-    return _unbounded(graph, node)
+        return [_order(a, b) for a, b in zip(low, high, strict=True)]
+    return _without_bounds(graph, node)
 
 
-def _unbounded(graph: Graph, node: Node) -> list[Bounds]:
+def _without_bounds(graph: Graph, node: Node) -> list[Bounds]:
     values = [graph.program.values[o] for o in node.outputs]
     return [Bounds(np.full(v.shape, -np.inf), np.full(v.shape, np.inf)) for v in values]
 
 
-def _evaluated(node: Node, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+def _evaluate(node: Node, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [np.asarray(a) for a in node.evaluate(*arrays)]
 
 
-def _ordered(low: np.ndarray, high: np.ndarray) -> Bounds:
+def _order(low: np.ndarray, high: np.ndarray) -> Bounds:
     """Bounds; where a function is not defined, none."""
     if low.dtype.kind != "f":
         return Bounds(low, high)
@@ -152,25 +152,23 @@ def _ordered(low: np.ndarray, high: np.ndarray) -> Bounds:
     return Bounds(np.where(undefined, -np.inf, low), np.where(undefined, np.inf, high))
 
 
-def _signed(node: Node, facts: Sequence[Bounds], signs: Sequence[int]) -> Bounds:
+def _bound_by_signs(node: Node, facts: Sequence[Bounds], signs: Sequence[int]) -> Bounds:
     low = [fact.low if sign > 0 else fact.high for fact, sign in zip(facts, signs, strict=True)]
     high = [fact.high if sign > 0 else fact.low for fact, sign in zip(facts, signs, strict=True)]
-    return _ordered(_evaluated(node, low)[0], _evaluated(node, high)[0])
+    return _order(_evaluate(node, low)[0], _evaluate(node, high)[0])
 
 
 def _product(node: Node, one: Bounds, two: Bounds) -> Bounds:
     (A, a), (B, b) = (((f.low + f.high) / 2, (f.high - f.low) / 2) for f in (one, two))
-    [middle] = _evaluated(node, [A, B])
+    [middle] = _evaluate(node, [A, B])
     parts = [(np.abs(A) * (1 + _WIDER) + a, b), (a, np.abs(B)), (np.abs(A), _WIDER * np.abs(B))]
-    reach = sum(_evaluated(node, part)[0] for part in parts)
-    return _ordered(middle - reach, middle + reach)
+    reach = sum(_evaluate(node, part)[0] for part in parts)
+    return _order(middle - reach, middle + reach)
 
 
-def _compared(node: Node, one: Bounds, two: Bounds) -> Bounds:
+def _compare(node: Node, one: Bounds, two: Bounds) -> Bounds:
     """A comparison: false, true or either, by those of the bounds that are farthest apart."""
-    answers = [
-        _evaluated(node, [a, b])[0] for a in (one.low, one.high) for b in (two.low, two.high)
-    ]
+    answers = [_evaluate(node, [a, b])[0] for a in (one.low, one.high) for b in (two.low, two.high)]
     inner = node.operation in ("eq", "ne")
     apart = (one.high < two.low) | (two.high < one.low)
     if inner:
@@ -179,7 +177,7 @@ def _compared(node: Node, one: Bounds, two: Bounds) -> Bounds:
     return Bounds(np.logical_and.reduce(answers), np.logical_or.reduce(answers))
 
 
-def _selected(node: Node, which: Bounds, *cases: Bounds) -> Bounds:
+def _select(node: Node, which: Bounds, *cases: Bounds) -> Bounds:
     shape = cases[0].low.shape
     low, high = np.full(shape, np.inf), np.full(shape, -np.inf)
     for k, case in enumerate(cases):
@@ -189,21 +187,21 @@ def _selected(node: Node, which: Bounds, *cases: Bounds) -> Bounds:
     return Bounds(low, high)
 
 
-def _divided(one: Bounds, two: Bounds) -> Bounds:
+def _divide(one: Bounds, two: Bounds) -> Bounds:
     ends = [a / b for a in one for b in two]
     around = (two.low <= 0) & (two.high >= 0)
     low, high = np.minimum.reduce(ends), np.maximum.reduce(ends)
-    return _ordered(np.where(around, -np.inf, low), np.where(around, np.inf, high))
+    return _order(np.where(around, -np.inf, low), np.where(around, np.inf, high))
 
 
 def _power(node: Node, fact: Bounds) -> Bounds:
     """A power, or the absolute value: what it is at the ends, and at zero where that is inside; a
     negative power has no bounds there.
     """
-    ends = [_evaluated(node, [a])[0] for a in fact]
+    ends = [_evaluate(node, [a])[0] for a in fact]
     low, high = np.minimum(*ends), np.maximum(*ends)
     around = (fact.low <= 0) & (fact.high >= 0)
-    [at_zero] = _evaluated(node, [np.zeros_like(fact.low)])
+    [at_zero] = _evaluate(node, [np.zeros_like(fact.low)])
     finite = np.isfinite(at_zero)
     low = np.where(around, np.where(finite, np.minimum(low, at_zero), -np.inf), low)
-    return _ordered(low, np.where(around & ~finite, np.inf, high))
+    return _order(low, np.where(around & ~finite, np.inf, high))

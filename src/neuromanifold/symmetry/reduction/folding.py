@@ -23,7 +23,7 @@ import numpy as np
 from neuromanifold.graph.graph import Graph
 from neuromanifold.graph.interpret import interpret
 from neuromanifold.graph.program import Node, Program
-from neuromanifold.graph.uses import Leaf, Path, Use, carried, leaves
+from neuromanifold.graph.uses import Leaf, Path, Use, carry, leaves
 from neuromanifold.models.arguments import Model
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.symmetry.discovery.channels import Arrays, Slot
@@ -188,10 +188,10 @@ class Folding:
         A, B = jnp.ones(shape), jnp.zeros(shape)
         for node, at in chain.nodes:
             if node.operation in _SHIFTS:
-                A = _applied(node, at, A, known) - _applied(node, at, 0 * A, known)
-                B = _applied(node, at, B, known)
+                A = _apply(node, at, A, known) - _apply(node, at, 0 * A, known)
+                B = _apply(node, at, B, known)
             else:
-                A, B = _applied(node, at, A, known), _applied(node, at, B, known)
+                A, B = _apply(node, at, A, known), _apply(node, at, B, known)
         return np.asarray(A), np.asarray(B)
 
     def parameter(self, value: int, arrays: Arrays) -> Any:
@@ -221,7 +221,7 @@ class Folding:
             return None
         leaf, use = self.products[chain.start]
         shape = self.program.values[chain.start].shape
-        places = _given(use, len(shape), len(self._operand(use)))
+        places = _own_axis(use, len(shape), len(self._operand(use)))
         if places is None:
             return None
         grid = np.indices(shape)[places[0]].astype(np.float64)
@@ -234,7 +234,7 @@ class Folding:
         shape = self.program.values[chain.end].shape
         for node in self.consumers[chain.end]:
             leaf, use = self.products.get(node.outputs[0], (-1, None))
-            places = _summed(use) if use is not None and use.node is node else None
+            places = _summed_axis(use) if use is not None and use.node is node else None
             if use is None or places is None:
                 return None
             found.append(Weight(leaf, use.path, places[1], np.indices(shape)[places[0]]))
@@ -257,7 +257,7 @@ class Weight:
 
     def moved(self, a: np.ndarray) -> np.ndarray:
         """An array like the leaf, as the product has it."""
-        return carried(self.path, a)
+        return carry(self.path, a)
 
     def scaled(self, a: np.ndarray, factor: np.ndarray) -> np.ndarray | None:
         """The leaf times the factors of the chain's end, or None where entries of one place
@@ -274,7 +274,7 @@ class Weight:
         return flat.reshape(a.shape)
 
 
-def _applied(node: Node, at: int, a: Any, known: Mapping[int, Any]) -> Any:
+def _apply(node: Node, at: int, a: Any, known: Mapping[int, Any]) -> Any:
     """The node's result where the chain has the value `a`, in float64: what the network rounds to
     in between is left to the test that
     follows."""
@@ -284,7 +284,7 @@ def _applied(node: Node, at: int, a: Any, known: Mapping[int, Any]) -> Any:
     return node.evaluate(*(others.get(k, a) for k in range(len(node.inputs))))[0]
 
 
-def _given(use: Use, count: int, axes: int) -> tuple[int, int] | None:
+def _own_axis(use: Use, count: int, axes: int) -> tuple[int, int] | None:
     """(axis of the product, axis of the weight) where the product has one axis of the weight's
     own.
     """
@@ -298,7 +298,7 @@ def _given(use: Use, count: int, axes: int) -> tuple[int, int] | None:
     return (count - 1 if use.operand == 1 else len(batch)), free[0]
 
 
-def _summed(use: Use) -> tuple[int, int] | None:
+def _summed_axis(use: Use) -> tuple[int, int] | None:
     """(axis of the other operand, axis of the weight) where one pair is summed."""
     if use.node.operation == "conv_general_dilated":
         numbers = use.node.options["dimension_numbers"]
@@ -312,7 +312,7 @@ def _summed(use: Use) -> tuple[int, int] | None:
     )
 
 
-def folded(
+def fold_chain(
     folding: Folding, chain: Chain, arrays: Arrays
 ) -> tuple[Arrays, dict[int, np.ndarray]] | None:
     """The parameters with the chain at neutral values, and those of its leaves that are neutral
@@ -344,7 +344,7 @@ def folded(
     if not np.isfinite(factor).all() or not np.isfinite(target).all():
         return None
     if shift is not None:
-        found[shift] = _solved(folding, chain, found, shift, target)
+        found[shift] = _solve_shift(folding, chain, found, shift, target)
         B_neutral = folding.affine(chain, found)[1]
     size = np.abs(target).max(initial=0.0) + np.abs(B).max(initial=0.0)
     if not (np.abs(B_neutral - target) <= _SAME * size).all():
@@ -357,7 +357,7 @@ def folded(
     return found, neutral
 
 
-def shifted(
+def remove_shift(
     folding: Folding, chain: Chain, arrays: Arrays
 ) -> tuple[Arrays, dict[int, np.ndarray]] | None:
     """The parameters with the chain's shift at zero, where every product that reads the chain is
@@ -378,14 +378,14 @@ def shifted(
         node = folding.products_of[weight.leaf].node
         operand = weight.moved(arrays[weight.leaf])
         given = [rest if i == chain.end else operand for i in node.inputs]
-        taken = absorbed(folding, found, node, given)
+        taken = absorb(folding, found, node, given)
         if taken is None:
             return None
         found = taken
     return found, {shift: found[shift]}
 
 
-def absorbed(folding: Folding, arrays: Arrays, node: Node, given: Sequence[Any]) -> Arrays | None:
+def absorb(folding: Folding, arrays: Arrays, node: Node, given: Sequence[Any]) -> Arrays | None:
     """The parameters where the shift after a product takes over what the product makes of a
     constant: `node` with `given` for its operands.
 
@@ -405,15 +405,13 @@ def shift_to(folding: Folding, chain: Chain, arrays: Arrays, target: np.ndarray)
     shift = _shift(folding, chain, arrays, folding.leaves_of(chain), A)
     if shift is None:
         return None
-    found = _put(arrays, shift, _solved(folding, chain, arrays, shift, target))
+    found = _put(arrays, shift, _solve_shift(folding, chain, arrays, shift, target))
     size = np.abs(target).max(initial=0.0)
     fits = np.abs(folding.affine(chain, found)[1] - target) <= _SAME * size
     return found if fits.all() else None
 
 
-def taken_over(
-    folding: Folding, arrays: Arrays, exit: Exit, constants: np.ndarray
-) -> Arrays | None:
+def take_over(folding: Folding, arrays: Arrays, exit: Exit, constants: np.ndarray) -> Arrays | None:
     """The parameters where the shift after a sum over channels takes over what these add to it,
     (channels, places of each) of constants; None where there is no such shift.
     """
@@ -427,7 +425,7 @@ def taken_over(
     constant = np.broadcast_to(vector[0].reshape(lengths), shape)
     reader = folding.parameter(exit.partner, arrays)
     given = [constant if i == exit.value else reader for i in exit.node.inputs]
-    return absorbed(folding, arrays, exit.node, given)
+    return absorb(folding, arrays, exit.node, given)
 
 
 @dataclass(frozen=True, eq=False)
@@ -446,7 +444,7 @@ def fold_scales(graph: Graph, arrays: Arrays, same: Callable[[Arrays], bool]) ->
     was: all of them are asked about at once, one by one where that fails.
     """
     folding = Folding(graph)
-    steps = tuple(itertools.product((folded, shifted), folding.chains))
+    steps = tuple(itertools.product((fold_chain, remove_shift), folding.chains))
     with arithmetic():
         found = _fold(folding, arrays, steps, None)
         return found if same(found.arrays) else _fold(folding, arrays, steps, same)
@@ -488,7 +486,7 @@ def _shift(
     return None
 
 
-def _solved(
+def _solve_shift(
     folding: Folding, chain: Chain, arrays: Arrays, k: int, target: np.ndarray
 ) -> np.ndarray:
     """The shift with which B is the target, as the mean over the entries that it reaches."""

@@ -24,7 +24,7 @@ from neuromanifold.graph.program import Program
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.symmetry.discovery.channels import Arrays, Slot
 from neuromanifold.symmetry.discovery.dependence import Dependence, Exit
-from neuromanifold.symmetry.reduction.folding import Chain, Folding, shift_to, taken_over
+from neuromanifold.symmetry.reduction.folding import Chain, Folding, shift_to, take_over
 from neuromanifold.symmetry.reduction.readings import Readings
 
 _STEPS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of an interval, where a function is compared with a line
@@ -34,7 +34,7 @@ _INSIDE = 1 - 1e-9  # the part of an interval that a channel in its place may us
 
 
 @dataclass(frozen=True, eq=False)
-class Units:
+class LinearUnits:
     """The channels of an axis from the product that writes them to the sums over them: the slot of
     its weight, the chain to P, the axis of P that has them, the channel of each place on it, and
     the part of the program that makes of P what enters the sums.
@@ -78,7 +78,7 @@ class Units:
         return np.array(np.broadcast_to(values.reshape(lengths), shape))
 
 
-def units_of(folding: Folding, axis: Dependence) -> Units | None:
+def units_of(folding: Folding, axis: Dependence) -> LinearUnits | None:
     """The units of an axis, where one product writes it and parameters read it in sums of their
     own; None where it is linear anyway or anything else happens to it.
     """
@@ -109,7 +109,7 @@ def units_of(folding: Folding, axis: Dependence) -> Units | None:
         present = lines[:, 0][lines[:, 0] >= 0]
         if (lines == lines[:, :1]).all() and len(set(present.tolist())) == slot.size:
             fits = len(present) == slot.size
-            return Units(axis, slot, chain, along, lines[:, 0], after) if fits else None
+            return LinearUnits(axis, slot, chain, along, lines[:, 0], after) if fits else None
     return None
 
 
@@ -147,7 +147,7 @@ class _Affine:
 
 
 def _affine(
-    units: Units, folding: Folding, arrays: Arrays, low: np.ndarray, high: np.ndarray
+    units: LinearUnits, folding: Folding, arrays: Arrays, low: np.ndarray, high: np.ndarray
 ) -> _Affine:
     shape = folding.program.values[units.chain.end].shape
     given = [folding.parameter(i, arrays) for i in units.after.inputs[1:]]
@@ -194,8 +194,8 @@ class Merged:
 Without = Callable[[Arrays, np.ndarray], Arrays]
 
 
-def merged(
-    units: Units,
+def merge_units(
+    units: LinearUnits,
     folding: Folding,
     arrays: Arrays,
     read: Readings,
@@ -222,7 +222,7 @@ def merged(
 
 @dataclass(frozen=True, eq=False)
 class _State:
-    units: Units
+    units: LinearUnits
     folding: Folding
     arrays: Arrays
     line: _Affine
@@ -317,7 +317,7 @@ class _State:
             values[channels] = sign * (slope[channels] * P[channels])[:, None]
             values[channels] += sign * constant[channels]
             if found is not None and values.any():
-                found = taken_over(self.folding, found, exit, values)
+                found = take_over(self.folding, found, exit, values)
         return found
 
 

@@ -38,15 +38,15 @@ from neuromanifold.symmetry.discovery.dependence import Dependence, Exit, read_h
 from neuromanifold.symmetry.discovery.statistics import (
     Opened,
     WithStatistics,
-    opened,
+    open_statistics,
     outputs_of,
     sample_blocks,
 )
 from neuromanifold.symmetry.reduction.box import Box, read_box
-from neuromanifold.symmetry.reduction.folding import Folded, Folding, fold_scales, taken_over
+from neuromanifold.symmetry.reduction.folding import Folded, Folding, fold_scales, take_over
 from neuromanifold.symmetry.reduction.linear_units import (
-    Units,
-    merged,
+    LinearUnits,
+    merge_units,
     numerical_rank,
     product_factors,
     units_of,
@@ -117,13 +117,13 @@ class Narrowed:
         """f with zeros for what was removed."""
         given = iter(jax.tree.leaves(params))
         full = [
-            jnp.asarray(self.fixed[k]) if k in self.fixed else self._padded(k, next(given))
+            jnp.asarray(self.fixed[k]) if k in self.fixed else self._pad(k, next(given))
             for k in range(len(self.shapes))
         ]
         count = self.structure.num_leaves
         return self.model((self.structure.unflatten(full[:count]), tuple(full[count:])), x)
 
-    def _padded(self, k: int, leaf: Any) -> Any:
+    def _pad(self, k: int, leaf: Any) -> Any:
         if not self.shapes[k] or np.shape(leaf) == self.shapes[k]:
             return jnp.asarray(leaf)
         leaf = jnp.asarray(leaf)
@@ -161,7 +161,7 @@ def smaller_parameters(model: Narrowed, params: dict[str, Any]) -> dict[str, Sma
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class SmallerNetwork:
     """(f, params) with fewer channels, the same with zeros put back, what went, how many channels,
     the largest difference on the sample and its largest value there, what was not looked at, and on
     how many wide inputs f was compared.
@@ -179,7 +179,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Step:
+class RemovalStep:
     """One channel of an axis goes, and why; `into` is the channel that takes it over with `factors`
     by exit, `constants` what it is in each exit's places.
     """
@@ -308,19 +308,19 @@ class _Work:
         """All slots of an axis, those of folded leaves and statistics too."""
         return _slots(self.network.graph)[self.axes[axis].channels.atom]
 
-    def applied(self, steps: Sequence[Step]) -> tuple[Arrays, Arrays] | None:
+    def applied(self, steps: Sequence[RemovalStep]) -> tuple[Arrays, Arrays] | None:
         """The leaves after these steps; None where a constant cannot be taken over."""
         arrays, plain, same = self.arrays, self.plain, self.arrays is self.plain
         for k, own in itertools.groupby(sorted(steps, key=lambda s: s.axis), lambda s: s.axis):
             together = list(own)
-            moved = self._shifted(arrays, k, together)
+            moved = self._shift(arrays, k, together)
             if moved is None:
                 return None
             arrays = self.without(moved, k, together)
             plain = arrays if same else self.without(plain, k, together)
         return arrays, plain
 
-    def without(self, arrays: Arrays, k: int, steps: list[Step]) -> Arrays:
+    def without(self, arrays: Arrays, k: int, steps: list[RemovalStep]) -> Arrays:
         """The leaves without some channels of axis k, which others take over."""
         axis, found = self.axes[k], list(arrays)
         merged = [s for s in steps if s.into >= 0]
@@ -338,7 +338,7 @@ class _Work:
                 slot.clear(found, gone)
         return found
 
-    def _shifted(self, arrays: Arrays, k: int, steps: Sequence[Step]) -> Arrays | None:
+    def _shift(self, arrays: Arrays, k: int, steps: Sequence[RemovalStep]) -> Arrays | None:
         """The leaves where the shifts after the sums over axis k take over what is constant."""
         for number, exit in enumerate(self.axes[k].exits):
             own = [s for s in steps if len(s.constants) and s.constants[number].any()]
@@ -361,9 +361,9 @@ class _Work:
         for channel, value in constants:
             slices[channel] = value
         with arithmetic():
-            return taken_over(self.folding, arrays, exit, slices)
+            return take_over(self.folding, arrays, exit, slices)
 
-    def taking(self, steps: Sequence[Step], arrays: Arrays, plain: Arrays) -> "_Work":
+    def taking(self, steps: Sequence[RemovalStep], arrays: Arrays, plain: Arrays) -> "_Work":
         """The work after steps that were confirmed."""
         alive = [a.copy() for a in self.alive]
         counts: dict[Removal, int] = {}
@@ -389,11 +389,11 @@ class _Work:
             removed=(*self.removed, *removed),
         )
 
-    def confirmed(self, steps: Sequence[Step], *, on_sample: bool) -> "_Work":
+    def confirmed(self, steps: Sequence[RemovalStep], *, on_sample: bool) -> "_Work":
         """As many of the steps as leave f as it was: all at once, else those of each half."""
         if not steps:
             return self
-        together = self._confirmed_together(steps, on_sample)
+        together = self._confirm_together(steps, on_sample)
         if together is not None or len(steps) == 1:
             return together or self
         half = len(steps) // 2
@@ -401,7 +401,7 @@ class _Work:
             steps[half:], on_sample=on_sample
         )
 
-    def _confirmed_together(self, steps: Sequence[Step], on_sample: bool) -> "_Work | None":
+    def _confirm_together(self, steps: Sequence[RemovalStep], on_sample: bool) -> "_Work | None":
         """The work after all of the steps, where they leave f as it was."""
         found = self.applied(steps)
         if found and self.outputs.same(found[0], self.limits.rounding, on_sample=on_sample):
@@ -420,7 +420,7 @@ def _places(exit: Exit) -> Slot:
     return Slot(0, 0, place.before, place.size, place.after, place.start)
 
 
-def narrowed(
+def narrow(
     f: Model,
     params: Any,
     x: Any,
@@ -428,11 +428,11 @@ def narrowed(
     *,
     fold: bool,
     batches: Callable[[], Iterable[Data]] | None = None,
-) -> Found:
+) -> SmallerNetwork:
     """The steps, until none is left; f itself at the smaller parameters where it takes them, else
     `Narrowed`. `batches` gives the data to be read where `x` is only a part of it.
     """
-    network = opened(f, params, x)
+    network = open_statistics(f, params, x)
     graph, data = network.graph, tuple(np.asarray(a) for a in jax.tree.leaves(x))
     affordable = _WORK / max(1.0, products(graph))
     wide = wide_inputs(data, int(np.clip(affordable, _FEWEST, PROBES)), np.random.default_rng(0))
@@ -476,10 +476,10 @@ def narrowed(
         read = read_channels(graph, work.arrays, given, wanted)
     else:
         read = read_box(graph, work.arrays, limits.box, wanted)
-    work = _exhausted(work, units, read, read_wide)
+    work = _exhaust(work, units, read, read_wide)
     if limits.tolerance > 0:
-        work = _approximated(work, read)
-    return _finished(work, described.left_out)
+        work = _approximate(work, read)
+    return _finish(work, described.left_out)
 
 
 def products(graph: Graph) -> int:
@@ -488,31 +488,33 @@ def products(graph: Graph) -> int:
     return sum(use.batch * use.positions * use.inner * use.outer for use in uses)
 
 
-def _exhausted(work: _Work, units: Sequence[Units | None], read: Readings, wide: Readings) -> _Work:
+def _exhaust(
+    work: _Work, units: Sequence[LinearUnits | None], read: Readings, wide: Readings
+) -> _Work:
     """The steps in rounds, until a round finds nothing: what a channel is on the data stays the same
     while others go, or within the interval that was read.
     """
     while True:
         before = work
-        proposed = [s for k in range(len(work.axes)) for s in _proposed(work, k, read, wide)]
+        proposed = [s for k in range(len(work.axes)) for s in _propose(work, k, read, wide)]
         work = work.confirmed([s for s in proposed if not s.here], on_sample=False)
         work = work.confirmed([s for s in proposed if s.here], on_sample=True)
         for k in range(len(work.axes)):
-            work = _straightened(_compressed(work, k), k, units[k], read)
+            work = _merge_linear(_compress(work, k), k, units[k], read)
         if work is before:
             return work
 
 
-def _proposed(work: _Work, k: int, read: Readings, wide: Readings) -> list[Step]:
+def _propose(work: _Work, k: int, read: Readings, wide: Readings) -> list[RemovalStep]:
     """Channels of axis k that may go, each with one reason."""
     axis = work.axes[k]
     if axis.mixed:
         return []
     still = list(_still(work, k, read))
-    found: dict[int, Step] = {}
+    found: dict[int, RemovalStep] = {}
     rest = work.alive[k].copy()
 
-    def take(steps: Iterable[Step]) -> None:
+    def take(steps: Iterable[RemovalStep]) -> None:
         for s in steps:
             if rest[s.channel]:
                 found[s.channel] = s
@@ -528,7 +530,7 @@ def _proposed(work: _Work, k: int, read: Readings, wide: Readings) -> list[Step]
     return sorted(steps, key=lambda s: s.channel)
 
 
-def _still(work: _Work, k: int, read: Readings) -> Iterator[Step]:
+def _still(work: _Work, k: int, read: Readings) -> Iterator[RemovalStep]:
     """Channels that nothing reads, or that are constant wherever they are read."""
     axis, n = work.axes[k], work.axes[k].channels.size
     slots = axis.channels.slots
@@ -573,7 +575,7 @@ def _still(work: _Work, k: int, read: Readings) -> Iterator[Step]:
         else:
             reason = INACTIVE if nothing.all() else STILL
         on_box = not proved[i] and work.limits.box is not None
-        yield Step(
+        yield RemovalStep(
             k,
             int(i),
             reason.replace("sample", "box") if on_box else reason,
@@ -586,7 +588,7 @@ def _still(work: _Work, k: int, read: Readings) -> Iterator[Step]:
 
 def _parallel(
     work: _Work, k: int, rest: np.ndarray, read: Readings, wide: Readings
-) -> Iterator[Step]:
+) -> Iterator[RemovalStep]:
     """Channels that are written by multiples of what writes another."""
     axis = work.axes[k]
     writing = [s for s, slot in enumerate(axis.channels.slots) if not slot.reads]
@@ -603,12 +605,14 @@ def _parallel(
             ratios[s, 0] = ratio if row[j].any() else (there or [1.0])[0]
         factors = axis.factors(ratios, 8 * rtol)[:, 0]
         if np.isfinite(factors).all() and _agree(axis, factors, rtol):
-            actual = factors if work.arrays is work.plain else _measured(axis, i, j, wide)
+            actual = factors if work.arrays is work.plain else _measure_multiples(axis, i, j, wide)
             if actual is not None:
-                yield Step(k, i, PARALLEL, _WHY[PARALLEL], into=j, factors=tuple(actual))
+                yield RemovalStep(k, i, PARALLEL, _WHY[PARALLEL], into=j, factors=tuple(actual))
 
 
-def _alike(work: _Work, k: int, rest: np.ndarray, read: Readings, wide: Readings) -> Iterator[Step]:
+def _alike(
+    work: _Work, k: int, rest: np.ndarray, read: Readings, wide: Readings
+) -> Iterator[RemovalStep]:
     """Channels that are multiples of another at all samples and wide inputs."""
     axis = work.axes[k]
     if not _mergeable(axis):
@@ -629,7 +633,7 @@ def _alike(work: _Work, k: int, rest: np.ndarray, read: Readings, wide: Readings
         ):
             factors = pairs[:, 1]
             if _agree(axis, factors, limit):
-                yield Step(k, i, PARALLEL, into=j, factors=tuple(factors))
+                yield RemovalStep(k, i, PARALLEL, into=j, factors=tuple(factors))
 
 
 def _mergeable(axis: Dependence) -> bool:
@@ -647,7 +651,7 @@ def _agree(axis: Dependence, factors: np.ndarray, rtol: float) -> bool:
     return True
 
 
-def _measured(axis: Dependence, i: int, j: int, read: Readings) -> np.ndarray | None:
+def _measure_multiples(axis: Dependence, i: int, j: int, read: Readings) -> np.ndarray | None:
     """The multiple that channel i is of channel j in each sum, by their values."""
     found = []
     for exit in axis.exits:
@@ -705,17 +709,17 @@ def _ratio(base: np.ndarray, row: np.ndarray, rtol: float) -> float:
     return ratio if np.abs(row - ratio * base).max() <= rtol * np.abs(row).max() else np.nan
 
 
-def _approximated(work: _Work, read: Readings) -> _Work:
+def _approximate(work: _Work, read: Readings) -> _Work:
     """As many channels gone as f allows within the tolerance: those that are nearly constant, or
     nearly a multiple of another, in the order of how much they are expected to move what reads
     them; where too many go at once, each half is tried.
     """
     steps = [s for k in range(len(work.axes)) for s in _near(work, k, read)]
     ordered = [s for _, s in sorted(steps, key=lambda pair: pair[0])]
-    return _accepted(work, ordered, max(1, len(ordered) // _PARTS))
+    return _accept(work, ordered, max(1, len(ordered) // _PARTS))
 
 
-def _accepted(work: _Work, steps: Sequence[Step], least: int) -> _Work:
+def _accept(work: _Work, steps: Sequence[RemovalStep], least: int) -> _Work:
     chosen = _consistent(work, steps)
     found = work.applied(chosen) if chosen else None
     if found and work.outputs.deviation(found[0]) <= work.limits.tolerance:
@@ -723,10 +727,10 @@ def _accepted(work: _Work, steps: Sequence[Step], least: int) -> _Work:
     if len(steps) <= least:
         return work
     half = len(steps) // 2
-    return _accepted(_accepted(work, steps[:half], least), steps[half:], least)
+    return _accept(_accept(work, steps[:half], least), steps[half:], least)
 
 
-def _near(work: _Work, k: int, read: Readings) -> Iterator[tuple[float, Step]]:
+def _near(work: _Work, k: int, read: Readings) -> Iterator[tuple[float, RemovalStep]]:
     """The channels of an axis, each with what it would cost to do without it."""
     axis, alive = work.axes[k], work.alive[k]
     if not _mergeable(axis) or axis.mixed or alive.sum() < 2:
@@ -757,17 +761,19 @@ def _near(work: _Work, k: int, read: Readings) -> Iterator[tuple[float, Step]]:
         if multiple[i, j] < still[i] and _agree(axis, near, 1e-3):
             yield (
                 float(multiple[i, j]),
-                Step(k, int(i), NEARLY_PARALLEL, on_sample=True, into=j, factors=tuple(near)),
+                RemovalStep(
+                    k, int(i), NEARLY_PARALLEL, on_sample=True, into=j, factors=tuple(near)
+                ),
             )
         else:
             constants = tuple(mean[i] for mean in means)
             yield (
                 float(still[i]),
-                Step(k, int(i), NEARLY_STILL, on_sample=True, constants=constants),
+                RemovalStep(k, int(i), NEARLY_STILL, on_sample=True, constants=constants),
             )
 
 
-def _consistent(work: _Work, steps: Sequence[Step]) -> list[Step]:
+def _consistent(work: _Work, steps: Sequence[RemovalStep]) -> list[RemovalStep]:
     """Those steps whose channel is taken over by one that is there and does not go too."""
     gone = {(s.axis, s.channel) for s in steps}
     return [
@@ -777,7 +783,7 @@ def _consistent(work: _Work, steps: Sequence[Step]) -> list[Step]:
     ]
 
 
-def _compressed(work: _Work, k: int) -> _Work:
+def _compress(work: _Work, k: int) -> _Work:
     """Linear channels: f is the same for (gW, g⁻ᵀR), W what writes them and R what reads them, so it
     depends on RᵀW alone, and as many channels as its rank do what all did.
     """
@@ -787,13 +793,11 @@ def _compressed(work: _Work, k: int) -> _Work:
     apart = work.arrays is not work.plain
     if apart and {s.leaf for s in work.every_slot(k)} != {s.leaf for s in axis.channels.slots}:
         return work  # a scale between them was folded for comparison only
-    found = _factorised(axis.channels, work.arrays, alive, work.limits.rtol)
+    found = _factorise(axis.channels, work.arrays, alive, work.limits.rtol)
     if found is None or not work.outputs.same(found[0], work.limits.rounding, on_sample=False):
         return work
     arrays, rank = found
-    plain = (
-        _factorised(axis.channels, work.plain, alive, work.limits.rtol, rank) if apart else found
-    )
+    plain = _factorise(axis.channels, work.plain, alive, work.limits.rtol, rank) if apart else found
     mask = work.alive[k].copy()
     mask[alive[rank:]] = False
     why = "f is linear in these channels, and sees the product RᵀW alone"
@@ -808,7 +812,7 @@ def _compressed(work: _Work, k: int) -> _Work:
     )
 
 
-def _straightened(work: _Work, k: int, units: Units | None, read: Readings) -> _Work:
+def _merge_linear(work: _Work, k: int, units: LinearUnits | None, read: Readings) -> _Work:
     """Fewer channels for those of an axis that are affine on the data."""
     axis, limits = work.axes[k], work.limits
     if units is None or limits.everywhere:
@@ -818,9 +822,9 @@ def _straightened(work: _Work, k: int, units: Units | None, read: Readings) -> _
         return work  # a scale beside them was folded for comparison only
 
     def without(arrays: Arrays, channels: np.ndarray) -> Arrays:
-        return work.without(arrays, k, [Step(k, int(c), LINEAR) for c in channels])
+        return work.without(arrays, k, [RemovalStep(k, int(c), LINEAR) for c in channels])
 
-    found = merged(units, work.folding, work.arrays, read, work.alive[k], limits.rtol, without)
+    found = merge_units(units, work.folding, work.arrays, read, work.alive[k], limits.rtol, without)
     if found is None or not work.outputs.same(found.arrays, limits.rounding, on_sample=True):
         return work
     alive = work.alive[k].copy()
@@ -845,7 +849,7 @@ def _straightened(work: _Work, k: int, units: Units | None, read: Readings) -> _
     )
 
 
-def _factorised(
+def _factorise(
     channels: Channels, arrays: Arrays, alive: np.ndarray, rtol: float, rank: int | None = None
 ) -> tuple[Arrays, int] | None:
     """The leaves where the first of the channels do what all of them did, and how many do; None
@@ -863,7 +867,7 @@ def _factorised(
     return channels.rewritten(arrays, W, R), rank
 
 
-def _finished(work: _Work, left_out: tuple[str, ...]) -> Found:
+def _finish(work: _Work, left_out: tuple[str, ...]) -> SmallerNetwork:
     """The parameters without the channels that went, with a model that takes them."""
     network, leaves = work.network, work.arrays
     kept = [[np.arange(n) for n in leaf.shape] for leaf in leaves]
@@ -892,11 +896,11 @@ def _finished(work: _Work, left_out: tuple[str, ...]) -> Found:
     if work.removed:
         direct, deviation = _compared(work.outputs, leaves, small)
         model = whole.direct() if direct else whole
-    return Found(
+    return SmallerNetwork(
         model,
         tree,
         whole,
-        _counted(work.removed),
+        _count_removals(work.removed),
         sum(int((~a).sum()) for a in work.alive),
         deviation,
         work.outputs.size,
@@ -933,7 +937,7 @@ def _largest_entry(a: np.ndarray) -> float:
     return found if np.isfinite(found) else np.inf
 
 
-def _counted(removed: Iterable[Removal]) -> tuple[Removal, ...]:
+def _count_removals(removed: Iterable[Removal]) -> tuple[Removal, ...]:
     """Each kind of removal once, with how many went in all rounds."""
     counts: dict[Removal, int] = {}
     for each in removed:

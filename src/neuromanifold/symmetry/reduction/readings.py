@@ -56,18 +56,16 @@ def read_channels(
         for number, batch in enumerate(batches):
             known = dict(zip(values, _values(graph, values, given, list(batch)), strict=True))
             rng = np.random.default_rng(number)
-            new = [_reduced(np.asarray(known[value]), axis + 1, rng) for value, axis in wanted]
+            new = [_reduce(np.asarray(known[value]), axis + 1, rng) for value, axis in wanted]
             total += len(batch[0])
-            parts = (
-                new if parts is None else [_joined(a, b) for a, b in zip(parts, new, strict=True)]
-            )
+            parts = new if parts is None else [_join(a, b) for a, b in zip(parts, new, strict=True)]
     found = {}
     for at, (low, high, mean, square, projections, count) in zip(wanted, parts or (), strict=True):
         found[at] = Reading(low, high, mean / count, square / count, projections / count)
     return Readings(total, found)
 
 
-def _joined(a: Any, b: Any) -> Any:
+def _join(a: Any, b: Any) -> Any:
     low, high, *sums = zip(a, b, strict=True)
     return (np.minimum(*low), np.maximum(*high), *(x + y for x, y in sums))
 
@@ -85,7 +83,7 @@ def _values(graph: Graph, values: tuple[int, ...], leaves: Any, batch: Any) -> A
     return jax.vmap(one)(batch)
 
 
-def _reduced(a: np.ndarray, axis: int, rng: np.random.Generator) -> Any:
+def _reduce(a: np.ndarray, axis: int, rng: np.random.Generator) -> Any:
     rows = np.moveaxis(a, axis, -1).reshape(-1, a.shape[axis])
     return (
         rows.min(0),

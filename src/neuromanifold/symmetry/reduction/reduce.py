@@ -19,13 +19,13 @@ from neuromanifold.models.adapters.torch.program_writer import (
     read_from_file,
     write_program,
 )
-from neuromanifold.models.arguments import Model, Samples, checked
+from neuromanifold.models.arguments import Model, Samples, check_arguments
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.models.storage import save
 from neuromanifold.numerics.drawing import axes_of, bar, card, colours_of, plot_bar, table_of
 from neuromanifold.numerics.precision import arithmetic, boundary, is_floating, is_traced
-from neuromanifold.numerics.results import Result, counted, follows
+from neuromanifold.numerics.results import Result, count_of, follows
 from neuromanifold.numerics.validation import (
     check_params,
     check_sample,
@@ -38,14 +38,14 @@ from neuromanifold.symmetry.reduction.narrowing import (
     PROBES,
     Limits,
     Narrowed,
-    narrowed,
+    narrow,
     products,
     smaller_parameters,
 )
 from neuromanifold.symmetry.reduction.rewriting import (
     Removal,
     begin,
-    exhausted,
+    exhaust,
     finish,
     signs_on_box,
 )
@@ -166,7 +166,7 @@ class Reduction(Result):
         steps = [
             (
                 f"layer {r.layer}",
-                counted(r.count, r.what),
+                count_of(r.count, r.what),
                 f"{r.reason}{'; ' * bool(r.everywhere)}{r.everywhere}",
             )
             for r in self.removed
@@ -208,7 +208,7 @@ class Reduction(Result):
         return "\n".join([head, *(f"  {removal}" for removal in self.removed), *unseen])
 
     def __str__(self) -> str:
-        parameters = counted(self.parameters_saved, "parameter")
+        parameters = count_of(self.parameters_saved, "parameter")
         neurons = f"{', '.join(self._saved_by_kind)} and " if self._saved_by_kind else ""
         return f"{neurons}{parameters} saved; {self.evidence}"
 
@@ -218,10 +218,10 @@ class Reduction(Result):
         kinds = list(dict.fromkeys(r.what for r in self.removed if r.what != "parameter"))
         if len(kinds) > 1:
             counts = [sum(r.count for r in self.removed if r.what == kind) for kind in kinds]
-            return [counted(n, f"hidden {kind}") for n, kind in zip(counts, kinds, strict=True)]
+            return [count_of(n, f"hidden {kind}") for n, kind in zip(counts, kinds, strict=True)]
         if self.whole is not None and not self.neurons_saved:
             return []
-        return [counted(self.neurons_saved, f"hidden {(kinds or ['neuron'])[0]}")]
+        return [count_of(self.neurons_saved, f"hidden {(kinds or ['neuron'])[0]}")]
 
 
 @follows
@@ -272,7 +272,7 @@ def reduce_width(
     >>> nm.reduce_width(net, params, domain=(-1.0, 4.0)).net.widths                    # and wherever x ≤ 4
     (1, 1, 1)
     """
-    x, batches = _taken(x)
+    x, batches = _take_sample(x)
     if is_traced((params, x)):
         raise TypeError(
             "`reduce_width` changes shapes and runs on the host; call it outside jit, vmap and "
@@ -295,7 +295,7 @@ def reduce_width(
     x = _points(net, box, x) if box is not None else x
     if layers is not None and x is None:
         return _of_layers(None, layers, params, None, limits, held_out)
-    x = x if layers is not None else _checked_sample(net, params, x)
+    x = x if layers is not None else _check_sample(net, params, x)
     geometry = Geometry(net if layers is None else layers, params, x)
     return reduction_of(geometry, limits=limits, fold=fold, held_out=held_out, batches=batches)
 
@@ -309,7 +309,7 @@ class _Array(Protocol):
         ...
 
 
-def _taken(x: Any) -> tuple[Any, Callable[[], Iterable[Any]] | None]:
+def _take_sample(x: Any) -> tuple[Any, Callable[[], Iterable[Any]] | None]:
     """The sample, or the first batch of an iterable of batches and what gives all of them."""
     if isinstance(x, list | tuple | dict | str | _Array) or not isinstance(x, Iterable):
         return x, None
@@ -323,7 +323,7 @@ def _taken(x: Any) -> tuple[Any, Callable[[], Iterable[Any]] | None]:
 
 
 def _leaves(batch: Any) -> tuple[np.ndarray, ...]:
-    return tuple(_widened(a) for a in jax.tree.leaves(sample_arrays(batch)))
+    return tuple(_widen(a) for a in jax.tree.leaves(sample_arrays(batch)))
 
 
 def _box(net: Model, layers: MLP | None, params: Any, x: Any, domain: Any) -> Box:
@@ -377,10 +377,10 @@ def _of_channels(
     batches: Callable[[], Iterable[Any]] | None,
 ) -> Reduction:
     f, params = geometry.f, geometry.params
-    wide = jax.tree.map(_widened, geometry.x)
-    found = narrowed(f, params, wide, limits, fold=fold, batches=batches)
+    wide = jax.tree.map(_widen, geometry.x)
+    found = narrow(f, params, wide, limits, fold=fold, batches=batches)
     small = (
-        Geometry(found.f, jax.tree.map(_widened, found.params), wide) if found.removed else geometry
+        Geometry(found.f, jax.tree.map(_widen, found.params), wide) if found.removed else geometry
     )
     exact = _exact_deviation(geometry, small)
     sizes = [
@@ -396,24 +396,24 @@ def _of_channels(
         parameters_saved=sizes[0] - sizes[1],
         whole=found.whole,
         limits=limits,
-        held_out=_held_out(f, params, found.f, found.params, held_out),
+        held_out=_measure_held_out(f, params, found.f, found.params, held_out),
         left_out=found.left_out,
         probes=found.probes,
     )
 
 
-def _held_out(f: Model, params: Any, small: Model, smaller: Any, x: Any) -> float | None:
+def _measure_held_out(f: Model, params: Any, small: Model, smaller: Any, x: Any) -> float | None:
     """max |f_small − f| on samples that nothing was read from."""
     if x is None:
         return None
     with arithmetic():
-        x = jax.tree.map(_widened, sample_arrays(x, "held_out"))
-        full = jax.tree.map(_widened, params)
+        x = jax.tree.map(_widen, sample_arrays(x, "held_out"))
+        full = jax.tree.map(_widen, params)
         pairs = zip(jax.tree.leaves(small(smaller, x)), jax.tree.leaves(f(full, x)), strict=True)
         return max(float(np.abs(np.asarray(a) - np.asarray(b)).max(initial=0.0)) for a, b in pairs)
 
 
-def _checked_sample(f: Model, params: Any, x: Any) -> Any:
+def _check_sample(f: Model, params: Any, x: Any) -> Any:
     if x is None:
         raise TypeError(
             f"`x` is None but `net` is {indefinite(f)}; pass samples, from which its graph is "
@@ -421,11 +421,11 @@ def _checked_sample(f: Model, params: Any, x: Any) -> Any:
         )
     x = sample_arrays(x)
     with boundary(params, x):
-        checked(f, params, x)
+        check_arguments(f, params, x)
     return x
 
 
-def _widened(leaf: Any) -> np.ndarray:
+def _widen(leaf: Any) -> np.ndarray:
     return np.asarray(leaf, np.float64) if is_floating(leaf) else np.asarray(leaf)
 
 
@@ -459,15 +459,13 @@ def _of_layers(
     3 to 6 times as long (0.05 s, and 2 s when nothing is compiled yet; 0.01 and 0.1 here), and do
     not fold a whole layer that is linear on the sample into the next.
     """
-    work = exhausted(
+    work = exhaust(
         begin(net, params, signs), net.widths[0], limits.rtol, on_box=limits.box is not None
     )
     smaller, reduced = finish(work, net)
     removed = work.removed
     if limits.tolerance > 0 and x is not None and smaller.hidden:
-        found = narrowed(
-            smaller, reduced, x, replace(limits, tolerance=limits.tolerance), fold=True
-        )
+        found = narrow(smaller, reduced, x, replace(limits, tolerance=limits.tolerance), fold=True)
         smaller, reduced = _rebuilt(smaller, found.whole, found.params)
         removed = (*removed, *found.removed)
     points = np.random.default_rng(0).standard_normal((PROBES, net.widths[0])) if x is None else x
@@ -481,7 +479,7 @@ def _of_layers(
         neurons_saved=net.hidden - smaller.hidden,
         parameters_saved=net.n_params - smaller.n_params,
         limits=limits,
-        held_out=_held_out(net, params, smaller, reduced, held_out),
+        held_out=_measure_held_out(net, params, smaller, reduced, held_out),
     )
 
 
@@ -539,7 +537,7 @@ def _rational_values(net: MLP, params: Params, x: np.ndarray) -> list[Fraction]:
         rows = z.tolist()
         for activation, run in per_neuron(entry, len(rows)):
             for i in range(run.start, run.stop):
-                rows[i] = [_activated(flint, activation, value) for value in rows[i]]
+                rows[i] = [_activate(flint, activation, value) for value in rows[i]]
         a = flint.fmpq_mat(rows)
     return [Fraction(int(v.p), int(v.q)) for row in a.tolist() for v in row]
 
@@ -550,7 +548,7 @@ def _rational(flint: Any, a: np.ndarray) -> Any:
     )
 
 
-def _activated(flint: Any, activation: Any, z: Any) -> Any:
+def _activate(flint: Any, activation: Any, z: Any) -> Any:
     if activation.slopes is not None:
         return z * flint.fmpq(*float(activation.slopes[1 if z > 0 else 0]).as_integer_ratio())
     value = flint.fmpq(0)

@@ -139,13 +139,13 @@ def begin(net: MLP, params: Params, signs: Sequence[np.ndarray] | None) -> Work:
         )
         slopes = np.array([linear_slope(a) for a in activations])
         if signs is not None:
-            slopes = _fixed_slopes(activations, signs[index], slopes)
+            slopes = _find_fixed_slopes(activations, signs[index], slopes)
         hidden.append(Hidden(weight, np.asarray(bias, np.float64), activations, slopes, index + 1))
     weight, bias = arrays[-1]
     return Work(tuple(hidden), weight, np.asarray(bias, np.float64), net.bias)
 
 
-def _fixed_slopes(
+def _find_fixed_slopes(
     activations: tuple[Activation, ...], sign: np.ndarray, slopes: np.ndarray
 ) -> np.ndarray:
     """σ(0) = 0 at a kink, so a neuron whose pre-activation is never negative is linear even
@@ -174,11 +174,11 @@ def signs_on_box(net: MLP, params: Params, box: Box) -> list[np.ndarray]:
         reach = np.abs(W) @ half + _WIDER * (np.abs(W) @ np.abs(middle) + np.abs(shift))
         z = np.stack([W @ middle + shift - reach, W @ middle + shift + reach])
         found.append(np.sign(z))
-        low, high = _activated_bounds(entry, z)
+        low, high = _activate_bounds(entry, z)
     return found
 
 
-def _activated_bounds(entry: Entry, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _activate_bounds(entry: Entry, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Bounds of what neurons give; none where their activation is not piecewise linear."""
     low, high = np.full(z.shape[1], -np.inf), np.full(z.shape[1], np.inf)
     for activation, run in per_neuron(entry, z.shape[1]):
@@ -339,7 +339,7 @@ def compress_linear(work: Work, index: int, n_in: int, rtol: float) -> Work:
         return work.put(index, None, M, c + shift, removal)
     if rank >= k:
         return work
-    into, out = _factorised(M, rank)
+    into, out = _factorise(M, rank)
     identity = activation_named("identity")
     rest = layer.keep(others)
     smaller = replace(
@@ -353,7 +353,7 @@ def compress_linear(work: Work, index: int, n_in: int, rtol: float) -> Work:
     return work.put(index, smaller, np.concatenate([V[:, others], out], axis=1), c + shift, removal)
 
 
-def _factorised(M: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
+def _factorise(M: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
     """(A, B) with BA = M and A of `rank` rows; an identity wherever one will do, since it rounds
     nothing.
     """
@@ -367,7 +367,7 @@ def _factorised(M: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
     return root[:, None] * Vt[:rank], U[:, :rank] * root
 
 
-def exhausted(work: Work, n_in: int, rtol: float, *, on_box: bool = False) -> Work:
+def exhaust(work: Work, n_in: int, rtol: float, *, on_box: bool = False) -> Work:
     """The rules, until none of them finds anything; what is claimed on the sample is claimed on the
     box instead where the signs are those of a box.
     """

@@ -21,10 +21,10 @@ import numpy as np
 from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.graph.primitives import EXP, Kind, LayerPart
 from neuromanifold.graph.program import Node, Program
-from neuromanifold.graph.reading import called
+from neuromanifold.graph.reading import call
 from neuromanifold.graph.selection import select
 from neuromanifold.models.activation import BUILT_IN, Activation
-from neuromanifold.models.arguments import Model, Params, Samples, checked
+from neuromanifold.models.arguments import Model, Params, Samples, check_arguments
 from neuromanifold.models.init import Layer
 from neuromanifold.models.layers.attention import Attention, AttentionParams
 from neuromanifold.models.layers.branches import Elementwise, Residual, Sum
@@ -253,7 +253,7 @@ class Region:
         return np.asarray(known[self.end])
 
 
-def recognised(region: Region) -> LayerNorm | Heads | None:
+def recognise(region: Region) -> LayerNorm | Heads | None:
     """The layer that this part of the graph is, or `None`."""
     if not region.nodes or not region.after or not region.program.values[region.end].real:
         return None
@@ -461,7 +461,7 @@ class Reader:
 
     def layer(self, node: Node, before: Any) -> Data | None:
         """The node's result as the data after a layer that is recognised by what it computes."""
-        found = recognised(Region(self.program, self.places[before], node.outputs[0]))
+        found = recognise(Region(self.program, self.places[before], node.outputs[0]))
         return None if found is None else self.ending(node, before, found)
 
     def origin(self, i: int, node: Node) -> Step | None:
@@ -787,7 +787,7 @@ def describe(f: Model, params: Params, x: Samples, *, leaf_std: Any = None) -> S
     (1.0, 'tanh', 'ntk')
     """
     with arithmetic():
-        params, x = checked(f, params, x, dtype=np.float64)
+        params, x = check_arguments(f, params, x, dtype=np.float64)
         graph = trace(f, params, x)
         if not isinstance(x, jax.Array) or len(graph.program.outputs) != 1:
             raise ValueError(
@@ -805,7 +805,7 @@ def describe(f: Model, params: Params, x: Samples, *, leaf_std: Any = None) -> S
         scaling = _scaling(layers, spreads)
         found = [_layer(layer, spreads, scaling, leaves) for layer in layers]
         net = Sequential(*(layer for layer, _ in found), input_shape=x.shape[1:], scaling=scaling)
-        _compare(called(f, params, x), net(tuple(own for _, own in found), x))
+        _compare(call(f, params, x), net(tuple(own for _, own in found), x))
         return net
 
 

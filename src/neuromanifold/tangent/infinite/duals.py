@@ -14,9 +14,9 @@ import numpy as np
 
 from neuromanifold.models.activation import BUILT_IN, Activation
 from neuromanifold.numerics.precision import arithmetic
-from neuromanifold.tangent.infinite.pairs import Array, Geometry, difference, half_angle, lens
+from neuromanifold.tangent.infinite.pairs import Array, GaussianPair, difference, half_angle, lens
 
-Formula = Callable[[Array, Array, Geometry], tuple[Array, Array]]
+Formula = Callable[[Array, Array, GaussianPair], tuple[Array, Array]]
 
 
 class Own(NamedTuple):
@@ -51,7 +51,7 @@ class Dual(Protocol):
         """For numbers of variance a."""
         ...
 
-    def pairs(self, between: Geometry, left: Own, right: Own) -> Moments:
+    def pairs(self, between: GaussianPair, left: Own, right: Own) -> Moments:
         """For pairs; `left` and `right` broadcast against them."""
         ...
 
@@ -76,7 +76,7 @@ class PiecewiseLinear:
         """(p² + m²) a."""
         return Own((self.odd + self.even) * a)
 
-    def pairs(self, between: Geometry, left: Own | None, right: Own | None) -> Moments:
+    def pairs(self, between: GaussianPair, left: Own | None, right: Own | None) -> Moments:
         """Cho and Saul's arc-cosine kernels of orders 1 and 0, as sums of non-negative terms:
         nothing cancels at θ → 0.
         """
@@ -101,7 +101,7 @@ class PiecewiseLinear:
 
 
 @dataclass(frozen=True)
-class Step:
+class StepFunction:
     """σ(z) = e + o·sign(z), described by e² and o²:  E[σσ] = e² + o²(1 − 2θ/π),  σ' = 0 almost
     everywhere.
     """
@@ -114,7 +114,7 @@ class Step:
         """e² + o²."""
         return Own(jnp.full_like(a, self.even + self.odd))
 
-    def pairs(self, between: Geometry, left: Own, right: Own) -> Moments:
+    def pairs(self, between: GaussianPair, left: Own, right: Own) -> Moments:
         """½E(σ(u) − σ(v))² = o² 2θ/π."""
         low, high = (
             jnp.minimum(between.minus, between.plus),
@@ -137,9 +137,9 @@ class ClosedForm:
     def own(self, a: Array) -> Own:
         """E[σ(u)²]."""
         size = jnp.sqrt(jnp.where(a > 0, a, 1.0)) * (a > 0)
-        return Own(self.formula(a, a, Geometry(size, size, jnp.zeros_like(a), 2 * a))[0])
+        return Own(self.formula(a, a, GaussianPair(size, size, jnp.zeros_like(a), 2 * a))[0])
 
-    def pairs(self, between: Geometry, left: Own, right: Own) -> Moments:
+    def pairs(self, between: GaussianPair, left: Own, right: Own) -> Moments:
         """The covariance subtracted from the mean of the variances."""
         value, slope = self.formula(between.left**2, between.right**2, between)
         return Moments(value, difference((left.variance + right.variance) / 2, value), slope)
@@ -164,7 +164,7 @@ class Mixture:
             self._mean([own.variance for own in each]), kept, _largest([own.error for own in each])
         )
 
-    def pairs(self, between: Geometry, left: Own, right: Own) -> Moments:
+    def pairs(self, between: GaussianPair, left: Own, right: Own) -> Moments:
         """The weighted means."""
         each = [
             dual.pairs(between, own, other)
@@ -183,13 +183,13 @@ def _largest(errors: list[Any]) -> Any:
     return reduce(jnp.maximum, errors)
 
 
-def _erf(a: Array, b: Array, between: Geometry) -> tuple[Array, Array]:
+def _erf(a: Array, b: Array, between: GaussianPair) -> tuple[Array, Array]:
     """(2/π) asin(2c/√((1+2a)(1+2b))) and (4/π)/√((1+2a)(1+2b) − 4c²).   (Williams)"""
     rest = jnp.sqrt(1 + 2 * a + 2 * b + 4 * between.squared_area)
     return 2 / jnp.pi * jnp.arctan2(2 * between.covariance, rest), 4 / jnp.pi / rest
 
 
-def _sine(a: Array, b: Array, between: Geometry) -> tuple[Array, Array]:
+def _sine(a: Array, b: Array, between: GaussianPair) -> tuple[Array, Array]:
     """e^{−(a+b)/2} sinh c and e^{−(a+b)/2} cosh c."""
     radial, c = between.radial, between.covariance
     minus, plus = jnp.exp(-radial - between.minus), jnp.exp(-radial - between.plus)
@@ -197,19 +197,19 @@ def _sine(a: Array, b: Array, between: Geometry) -> tuple[Array, Array]:
     return jnp.where(jnp.abs(c) < 1.0, small, (minus - plus) / 2), (minus + plus) / 2
 
 
-def _cosine(a: Array, b: Array, between: Geometry) -> tuple[Array, Array]:
+def _cosine(a: Array, b: Array, between: GaussianPair) -> tuple[Array, Array]:
     """e^{−(a+b)/2} cosh c and e^{−(a+b)/2} sinh c."""
     slope, value = _sine(a, b, between)
     return value, slope
 
 
-def _exponential(a: Array, b: Array, between: Geometry) -> tuple[Array, Array]:
+def _exponential(a: Array, b: Array, between: GaussianPair) -> tuple[Array, Array]:
     """e^{(a+b)/2 + c}, twice."""
     value = jnp.exp(between.radial + between.plus)
     return value, value
 
 
-def _gelu(a: Array, b: Array, between: Geometry) -> tuple[Array, Array]:
+def _gelu(a: Array, b: Array, between: GaussianPair) -> tuple[Array, Array]:
     """For σ = zΦ(z), with p = (1+a)(1+b) and s² = p − c²:
 
     E[σσ] = c/4 + (c atan(c/s) + c²/(ps) + ab s/p)/2π,
@@ -248,7 +248,7 @@ def closed_form(activation: Activation) -> Dual | None:
         return PiecewiseLinear(((right + left) / 2) ** 2, ((right - left) / 2) ** 2)
     if activation.degree == 0:
         left, right = _plateaus(activation)
-        return Step(((right + left) / 2) ** 2, ((right - left) / 2) ** 2)
+        return StepFunction(((right + left) / 2) ** 2, ((right - left) / 2) ** 2)
     return CLOSED_FORMS.get(activation)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from neuromanifold.models.arguments import Model, Samples, Targets
 from neuromanifold.models.losses import Loss, mse
-from neuromanifold.numerics.results import Array, Result, follows, named
+from neuromanifold.numerics.results import Array, Result, follows, show_record
 from neuromanifold.numerics.validation import check_sample
 from neuromanifold.tangent.infinite.kernels import InfiniteKernels, infinite_kernels, nngp
 from neuromanifold.tangent.infinite.quadrature import Quadrature
@@ -25,7 +25,7 @@ class Gaussian(NamedTuple):
     covariance: Array
 
     def __repr__(self) -> str:
-        return named(self)
+        return show_record(self)
 
     @property
     def standard_deviation(self) -> Array:
@@ -42,7 +42,7 @@ class Gaussians(NamedTuple):
     other: Gaussian | None
 
     def __repr__(self) -> str:
-        return named(self)
+        return show_record(self)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

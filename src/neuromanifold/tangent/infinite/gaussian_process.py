@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from neuromanifold.models.arguments import Model, Samples, Targets
 from neuromanifold.numerics.precision import arithmetic, in_float64, is_traced
-from neuromanifold.numerics.results import Array, follows, named
+from neuromanifold.numerics.results import Array, follows, show_record
 from neuromanifold.numerics.validation import check_rtol, check_sample
 from neuromanifold.runtime.memory import blocks, memory_budget
 from neuromanifold.tangent.infinite.kernels import nngp
@@ -35,7 +35,7 @@ class Posterior(NamedTuple):
     products: int
 
     def __repr__(self) -> str:
-        return named(self)
+        return show_record(self)
 
     @property
     def standard_deviation(self) -> np.ndarray:
@@ -99,7 +99,7 @@ def gp_posterior(
     )
     right = np.concatenate([y.reshape(len(y), -1), cross.T], axis=1)
     if 3 * 8 * len(x) ** 2 <= budget:
-        solved, residual, products = *_factorised(covariance(x), right, shift), 0
+        solved, residual, products = *_solve(covariance(x), right, shift), 0
     else:
         size = max(1, int((budget / 64) ** 0.5))
         solved, residual, products = BlockedKernel(covariance, x, size).solve(
@@ -114,7 +114,7 @@ def gp_posterior(
     return Posterior(mean, (spread + spread.T) / 2, residual, products)
 
 
-def _factorised(kernel: np.ndarray, right: np.ndarray, shift: float) -> tuple[np.ndarray, float]:
+def _solve(kernel: np.ndarray, right: np.ndarray, shift: float) -> tuple[np.ndarray, float]:
     from scipy.linalg import cho_solve
 
     shifted = kernel + shift * np.eye(len(kernel))
@@ -204,7 +204,7 @@ Kernel = Callable[..., np.ndarray]
 _LANDMARKS = 256
 
 
-class Solution(NamedTuple):
+class KernelSolution(NamedTuple):
     """X with (K + σ²)X = B, the largest relative residual of its columns, and how many products
     with K it took.
     """
@@ -239,7 +239,9 @@ class BlockedKernel:
                     total[columns] += block.T @ v[rows]
         return total
 
-    def solve(self, b: np.ndarray, shift: float, *, rtol: float, steps: int = 1000) -> Solution:
+    def solve(
+        self, b: np.ndarray, shift: float, *, rtol: float, steps: int = 1000
+    ) -> KernelSolution:
         """(K + shift)⁻¹ b by conjugate gradients, all columns at once, until every relative
         residual is below `rtol`.
         """
@@ -252,7 +254,7 @@ class BlockedKernel:
         for step in range(steps):
             residual = float((np.linalg.norm(r, axis=0) / scale).max())
             if residual <= rtol:
-                return Solution(x, residual, step)
+                return KernelSolution(x, residual, step)
             q = self @ p + shift * p
             alpha = _quotient(rho, _dots(p, q))
             x, r = x + alpha * p, r - alpha * q

@@ -20,13 +20,13 @@ from neuromanifold.models.layers.conv import Conv
 from neuromanifold.models.layers.dense import Dense
 from neuromanifold.models.layers.norm import LayerNorm
 from neuromanifold.numerics.precision import boundary, in_float64, is_traced
-from neuromanifold.numerics.results import named
+from neuromanifold.numerics.results import show_record
 from neuromanifold.numerics.validation import check_sample
 from neuromanifold.runtime.devices import in_halves
 from neuromanifold.runtime.memory import blocks, memory_budget
 from neuromanifold.tangent.infinite.deviations import Deviation, deviations
 from neuromanifold.tangent.infinite.program import (
-    Program,
+    KernelProgram,
     diagonal_pass,
     largest_variances,
     own_pass,
@@ -35,14 +35,16 @@ from neuromanifold.tangent.infinite.program import (
     program,
 )
 from neuromanifold.tangent.infinite.quadrature import Quadrature
-from neuromanifold.tangent.infinite.series import settled_order
+from neuromanifold.tangent.infinite.series import settle_order
 from neuromanifold.tangent.kernel.contraction import all_finite
 
 _GRID = 12
 _SMALLEST = 1e-3
 
 
-def first_orders(it: Program, largest: float, deviations: tuple[Deviation, ...]) -> tuple[int, ...]:
+def first_orders(
+    it: KernelProgram, largest: float, deviations: tuple[Deviation, ...]
+) -> tuple[int, ...]:
     """A guess at the nodes that each activation needs, from bounds on the variances; the passes
     check it.
 
@@ -95,11 +97,11 @@ class _Bounds:
             else tuple(activation for activation, _ in entry.parts)
         )
         ladder = self.quadrature.ladder
-        found = [self._settled(activation, variances, ladder) for activation in parts]
+        found = [self._settle(activation, variances, ladder) for activation in parts]
         self.orders.append(max(order for order, _ in found))
         return max(float(np.nanmax(values)) for _, values in found)
 
-    def _settled(
+    def _settle(
         self, activation: Activation, variances: np.ndarray, ladder: tuple[int, ...]
     ) -> tuple[int, np.ndarray]:
         if not self.quadrature.needs_order(activation):
@@ -107,11 +109,11 @@ class _Bounds:
                 self.quadrature.dual(activation, ladder[0]).own(variances).variance
             )
         if self.quadrature.kinks:
-            return ladder[0], settled_order(activation, variances, (256,), 1.0)[1]
-        return settled_order(activation, variances, ladder, self.quadrature.rtol)
+            return ladder[0], settle_order(activation, variances, (256,), 1.0)[1]
+        return settle_order(activation, variances, ladder, self.quadrature.rtol)
 
 
-def next_orders(it: Program, errors: Any) -> tuple[int, ...] | None:
+def next_orders(it: KernelProgram, errors: Any) -> tuple[int, ...] | None:
     """More nodes where an error is too large; `None` where all are fine.
 
     >>> from neuromanifold.models.layers import Dense
@@ -132,7 +134,7 @@ def next_orders(it: Program, errors: Any) -> tuple[int, ...] | None:
     return tuple(orders)
 
 
-def _refusal(it: Program, index: int, error: float) -> str:
+def _refusal(it: KernelProgram, index: int, error: float) -> str:
     entry, rule = it.activations[index], it.quadrature
     if rule.kinks:
         return (
@@ -162,38 +164,40 @@ class Wanted(NamedTuple):
     ntk: bool
 
 
-def blocked_kernels(
-    it: Program, x1: Any, x2: Any, spreads: tuple[Deviation, ...], budget: int, wanted: Wanted
+def compute_kernels(
+    it: KernelProgram, x1: Any, x2: Any, spreads: tuple[Deviation, ...], budget: int, wanted: Wanted
 ) -> tuple[Any | None, Any | None]:
     """(NNGP, NTK), each where it is wanted, with as many nodes as the estimated errors ask for."""
-    it = _started(it, [x for x in (x1, x2) if x is not None], spreads)
-    settle = partial(_settled_kernels, it, x1, x2, spreads, wanted)
+    it = _start(it, [x for x in (x1, x2) if x is not None], spreads)
+    settle = partial(_settle_kernels, it, x1, x2, spreads, wanted)
     return in_halves(settle, max(1, int(_pairs_at_once(it, budget) ** 0.5)), "samples")
 
 
-def _settled_kernels(it: Program, x1: Any, x2: Any, spreads: Any, wanted: Wanted, size: int) -> Any:
+def _settle_kernels(
+    it: KernelProgram, x1: Any, x2: Any, spreads: Any, wanted: Wanted, size: int
+) -> Any:
     while True:
         sides, errors = _sides(it, x1, x2, spreads, size)
         more = next_orders(it, errors)
         if more is None:
-            kernels, errors = _assembled(it, x1, x2, spreads, sides, size, wanted)
+            kernels, errors = _assemble(it, x1, x2, spreads, sides, size, wanted)
             more = next_orders(it, errors)
             if more is None:
                 return _finite(it, x1, x2, spreads, kernels)
         it = it.with_orders(more)
 
 
-def blocked_diagonals(
-    it: Program, x: Any, spreads: tuple[Deviation, ...], budget: int, wanted: Wanted
+def compute_diagonals(
+    it: KernelProgram, x: Any, spreads: tuple[Deviation, ...], budget: int, wanted: Wanted
 ) -> tuple[Any | None, Any | None]:
     """The diagonals of (NNGP, NTK), each where it is wanted."""
-    it = _started(it, [x], spreads)
+    it = _start(it, [x], spreads)
     return in_halves(
-        partial(_settled_diagonals, it, x, spreads, wanted), _pairs_at_once(it, budget), "samples"
+        partial(_settle_diagonals, it, x, spreads, wanted), _pairs_at_once(it, budget), "samples"
     )
 
 
-def _settled_diagonals(it: Program, x: Any, spreads: Any, wanted: Wanted, size: int) -> Any:
+def _settle_diagonals(it: KernelProgram, x: Any, spreads: Any, wanted: Wanted, size: int) -> Any:
     while True:
         found = [
             diagonal_pass(it, x[part], spreads, tangent=wanted.ntk) for part in _even(len(x), size)
@@ -209,14 +213,14 @@ def _settled_diagonals(it: Program, x: Any, spreads: Any, wanted: Wanted, size: 
         it = it.with_orders(more)
 
 
-def _started(it: Program, samples: list[Any], spreads: tuple[Deviation, ...]) -> Program:
+def _start(it: KernelProgram, samples: list[Any], spreads: tuple[Deviation, ...]) -> KernelProgram:
     """The program with the nodes that the size of the samples suggests."""
     return it.with_orders(
         first_orders(it, max(float((x**2).mean(axis=-1).max()) for x in samples), spreads)
     )
 
 
-def _pairs_at_once(it: Program, budget: int) -> int:
+def _pairs_at_once(it: KernelProgram, budget: int) -> int:
     """How many pairs of samples a block may hold."""
     per_pair = 8 * it.entries_per_pair
     within = budget / (_ARRAYS_PER_PAIR * per_pair)
@@ -230,7 +234,7 @@ def _even(n: int, size: int) -> list[slice]:
 
 
 def _sides(
-    it: Program, x1: Any, x2: Any, spreads: Any, size: int
+    it: KernelProgram, x1: Any, x2: Any, spreads: Any, size: int
 ) -> tuple[list[list[Own]], np.ndarray]:
     """What the samples' own covariances tell, block by block of each side, and the errors
     estimated.
@@ -247,8 +251,8 @@ def _sides(
     return sides, errors
 
 
-def _assembled(
-    it: Program, x1: Any, x2: Any, spreads: Any, sides: Any, size: int, wanted: Wanted
+def _assemble(
+    it: KernelProgram, x1: Any, x2: Any, spreads: Any, sides: Any, size: int, wanted: Wanted
 ) -> tuple[tuple[Any | None, Any | None], np.ndarray]:
     """All blocks, put together where they were computed; of a symmetric kernel half of them."""
     symmetric = x2 is None
@@ -268,25 +272,25 @@ def _assembled(
             errors.append(error)
             for index, block in enumerate(found):
                 if kernels[index] is not None:
-                    kernels[index] = _placed(
+                    kernels[index] = _place(
                         kernels[index], block, rows.start, other.start, symmetric, same
                     )
             jax.block_until_ready(kernels)  # one block at a time in memory
     return tuple(kernels), _worst(it, errors)  # pyright: ignore[reportReturnType]
 
 
-def _worst(it: Program, errors: list[tuple[Any, ...]]) -> np.ndarray:
+def _worst(it: KernelProgram, errors: list[tuple[Any, ...]]) -> np.ndarray:
     """The largest error of each activation over the blocks."""
     none = np.zeros(len(it.activations))
     return np.max([none, *(np.asarray(e, np.float64) for e in errors)], axis=0)
 
 
-def _places(it: Program) -> tuple[int, ...]:
+def _places(it: KernelProgram) -> tuple[int, ...]:
     return shapes_through(it.layers, it.shape)[-1][:-1] if it.keeps_positions else ()
 
 
 @partial(jax.jit, donate_argnums=0, static_argnums=(4, 5))
-def _placed(kernel: Any, block: Any, row: Any, column: Any, symmetric: bool, same: bool) -> Any:
+def _place(kernel: Any, block: Any, row: Any, column: Any, symmetric: bool, same: bool) -> Any:
     """The kernel with a block at its place and, where it is symmetric, at the mirrored one; on
     the diagonal the mean of both.
     """
@@ -301,7 +305,7 @@ def _placed(kernel: Any, block: Any, row: Any, column: Any, symmetric: bool, sam
     return kernel
 
 
-def _finite(it: Program, x: Any, x2: Any, spreads: Any, kernels: Any) -> Any:
+def _finite(it: KernelProgram, x: Any, x2: Any, spreads: Any, kernels: Any) -> Any:
     if bool(all_finite(kernels)):
         return kernels
     found = [
@@ -318,20 +322,20 @@ def _finite(it: Program, x: Any, x2: Any, spreads: Any, kernels: Any) -> Any:
     )
 
 
-def traced_kernels(
-    it: Program, x1: Any, x2: Any, weight_std: Any, bias_std: Any, *, tangent: bool
+def trace_kernels(
+    it: KernelProgram, x1: Any, x2: Any, weight_std: Any, bias_std: Any, *, tangent: bool
 ) -> tuple[Any, Any | None]:
     """(NNGP, NTK or `None`) in float64, as float32 where the caller's JAX has no float64. Call
     inside `arithmetic`.
     """
-    it = _settled(it, *jax.lax.stop_gradient((x1, x2, weight_std, bias_std)))
+    it = _settle(it, *jax.lax.stop_gradient((x1, x2, weight_std, bias_std)))
     return in_float64(
         lambda *arguments: _one_block(it, *arguments, tangent=tangent), x1, x2, weight_std, bias_std
     )
 
 
 def _one_block(
-    it: Program, x1: Any, x2: Any, weight_std: Any, bias_std: Any, *, tangent: bool
+    it: KernelProgram, x1: Any, x2: Any, weight_std: Any, bias_std: Any, *, tangent: bool
 ) -> tuple[Any, Any]:
     spreads = deviations(it.layers, weight_std, bias_std)
     same = x2 is None
@@ -350,7 +354,7 @@ def _one_block(
     return kernels[0], kernels[1]
 
 
-def _settled(it: Program, x1: Any, x2: Any, weight_std: Any, bias_std: Any) -> Program:
+def _settle(it: KernelProgram, x1: Any, x2: Any, weight_std: Any, bias_std: Any) -> KernelProgram:
     """The numbers of nodes from the values, where only derivatives are being traced."""
     if is_traced((x1, x2, weight_std, bias_std)):
         return it.with_orders((it.quadrature.blind,) * len(it.activations))
@@ -377,7 +381,7 @@ class InfiniteKernels(NamedTuple):
     ntk: Float[Any, "*shape"]
 
     def __repr__(self) -> str:
-        return named(self)
+        return show_record(self)
 
 
 class KernelOptions(TypedDict, total=False):
@@ -479,8 +483,8 @@ def _infinite_kernels(
     memory: int | str | None = None,
 ) -> InfiniteKernels:
     it = replace(program(net, scaling, quadrature), diagonal=diagonal)
-    x1 = _checked_sample(it, x1, "x")
-    x2 = None if x2 is None else _checked_sample(it, x2, "x2")
+    x1 = _check_sample(it, x1, "x")
+    x2 = None if x2 is None else _check_sample(it, x2, "x2")
     if diagonal and x2 is not None:
         raise ValueError(
             "`diagonal` is True, which pairs each sample with itself, and `x2` is given; leave "
@@ -490,16 +494,16 @@ def _infinite_kernels(
     with boundary(x1, x2) as leave:
         if is_traced((x1, x2, weight_std, bias_std)):
             return InfiniteKernels(
-                *traced_kernels(it, x1, x2, weight_std, bias_std, tangent=wanted.ntk)
+                *trace_kernels(it, x1, x2, weight_std, bias_std, tangent=wanted.ntk)
             )
         spreads = deviations(it.layers, weight_std, bias_std)
         x1, x2 = (None if x is None else jnp.asarray(x, jnp.float64) for x in (x1, x2))
         if diagonal:
-            return InfiniteKernels(*leave(blocked_diagonals(it, x1, spreads, budget, wanted)))
-        return InfiniteKernels(*leave(blocked_kernels(it, x1, x2, spreads, budget, wanted)))
+            return InfiniteKernels(*leave(compute_diagonals(it, x1, spreads, budget, wanted)))
+        return InfiniteKernels(*leave(compute_kernels(it, x1, x2, spreads, budget, wanted)))
 
 
-def _checked_sample(it: Program, x: Any, name: str) -> Any:
+def _check_sample(it: KernelProgram, x: Any, name: str) -> Any:
     x = check_sample(x, name)
     if np.shape(x)[1:] != it.shape:
         raise ValueError(

@@ -11,7 +11,7 @@ import numpy as np
 from neuromanifold.models.arguments import Samples
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.numerics.randomness import Key
-from neuromanifold.numerics.results import Array, follows, named
+from neuromanifold.numerics.results import Array, follows, show_record
 from neuromanifold.numerics.validation import check_sample
 from neuromanifold.runtime.memory import blocks, memory_budget
 from neuromanifold.tangent.kernel.ntk import ntk
@@ -27,7 +27,7 @@ class Estimate(NamedTuple):
     runs: int
 
     def __repr__(self) -> str:
-        return named(self)
+        return show_record(self)
 
     def deviation(self, limit: Any) -> float:
         """Return how far one network is from `limit`: the root mean square over networks and
@@ -58,7 +58,7 @@ class MonteCarlo(NamedTuple):
     ntk: Estimate
 
     def __repr__(self) -> str:
-        return named(self)
+        return show_record(self)
 
 
 @follows

@@ -60,9 +60,9 @@ class Window(NamedTuple):
     def mean(self, v: Array, axes: Sequence[int], positions: int) -> Array:
         """The mean over windows that move along several axes at once; `v` has its margins."""
         count = windows_along(positions, *self)
-        return sum(self._moved(v, axes, offset, count) for offset in range(self.size)) / self.size
+        return sum(self._move(v, axes, offset, count) for offset in range(self.size)) / self.size
 
-    def _moved(self, v: Array, axes: Sequence[int], offset: int, count: int) -> Array:
+    def _move(self, v: Array, axes: Sequence[int], offset: int, count: int) -> Array:
         for axis in axes:
             v = jax.lax.slice_in_dim(
                 v, offset, offset + (count - 1) * self.stride + 1, self.stride, axis
@@ -232,7 +232,9 @@ def own_variances(average: Average, full: bool) -> Array:
 
 
 @partial(jax.jit, static_argnames="terms")
-def averaged(pairs: Pairs, average: Average, left: Array, right: Array, terms: int) -> Pairs:
+def average_positions(
+    pairs: Pairs, average: Average, left: Array, right: Array, terms: int
+) -> Pairs:
     """The pairs after a map of the positions that sums so many terms."""
     full = pairs.full and left.ndim > 1
     after = replace(pairs, left=left, right=right, full=full, **average._asdict())

@@ -58,15 +58,15 @@ class Pairs:
         """An array over the first sample's positions, shaped to meet `distance`; further axes
         may follow.
         """
-        return self._interleaved(v[:, None] if self.crossed else v, 1)
+        return self._interleave(v[:, None] if self.crossed else v, 1)
 
     def over_right(self, v: Array) -> Array:
         """An array over the second sample's positions, shaped to meet `distance`; further axes
         may follow.
         """
-        return self._interleaved(v[None] if self.crossed else v, 0)
+        return self._interleave(v[None] if self.crossed else v, 0)
 
-    def _interleaved(self, v: Array, offset: int) -> Array:
+    def _interleave(self, v: Array, offset: int) -> Array:
         """(…, p, q, …) → (…, p, 1, q, 1, …) for offset 1, (…, 1, p, 1, q, …) for offset 0."""
         axes = range(len(self.positions)) if self.full else ()
         return jnp.expand_dims(v, tuple(self.batch + 2 * j + offset for j in axes))
@@ -103,7 +103,7 @@ def difference(m: Array, c: Array, *, terms: int = 1) -> Array:
     return jnp.where(found > (16.0 + 4.0 * terms**0.5) * EPS * m, found, 0.0)
 
 
-class Geometry(NamedTuple):
+class GaussianPair(NamedTuple):
     """Two Gaussian numbers by their norms √a, √b and the gaps √(ab) − c and √(ab) + c, either
     exactly 0 where they are collinear.
     """
@@ -135,7 +135,7 @@ class Geometry(NamedTuple):
         return (self.left - self.right) ** 2 / 2
 
 
-def geometry(pairs: Pairs) -> Geometry:
+def geometry(pairs: Pairs) -> GaussianPair:
     """√(ab) − c, or d − ½(√a − √b)² where that has the smaller error; what rounding alone could
     have left counts as zero.
     """
@@ -147,7 +147,7 @@ def geometry(pairs: Pairs) -> Geometry:
     minus = jnp.where(minus > EPS * jnp.where(close, 8 * rounding, 16 * product), minus, 0.0)
     plus = product + pairs.covariance
     plus = jnp.where(plus > 16 * EPS * product, plus, 0.0)
-    return Geometry(left, right, minus, plus)
+    return GaussianPair(left, right, minus, plus)
 
 
 @jax.custom_jvp

@@ -43,7 +43,7 @@ Layers = tuple[AbstractLayer, ...]
 
 
 @dataclass(frozen=True)
-class Channels:
+class ChannelCovariances:
     """Covariances and what the channels are: `"data"`, `"gaussian"` pre-activations, or other
     random `"features"`.
 
@@ -117,8 +117,8 @@ class Walk:
         return self.recorded[-1], self.recorded[-1]
 
     def through(
-        self, layers: Layers, now: Channels, shape: Shape, after: bool, where: str
-    ) -> Channels:
+        self, layers: Layers, now: ChannelCovariances, shape: Shape, after: bool, where: str
+    ) -> ChannelCovariances:
         """The channels after the layers; `after` says whether different positions will still be
         needed there.
         """
@@ -131,8 +131,8 @@ class Walk:
         return _forgotten(now, after)
 
     def step(
-        self, layer: AbstractLayer, now: Channels, shape: Shape, after: bool, where: str
-    ) -> Channels:
+        self, layer: AbstractLayer, now: ChannelCovariances, shape: Shape, after: bool, where: str
+    ) -> ChannelCovariances:
         """Go through one layer."""
         pairs, axes = now.pairs, len(now.pairs.positions)
         match layer:
@@ -186,10 +186,10 @@ class Walk:
         """The next weight layer's variances."""
         return next(self.deviations).spread(fan_in, bias, self.scaling)
 
-    def fresh(self, pairs: Pairs) -> Channels:
+    def fresh(self, pairs: Pairs) -> ChannelCovariances:
         """Gaussian channels behind new weights."""
         self.sources += 1
-        return Channels(pairs, "gaussian", frozenset({self.sources}))
+        return ChannelCovariances(pairs, "gaussian", frozenset({self.sources}))
 
     def activation(self, pairs: Pairs) -> Pairs:
         """An activation; its own coefficients are recorded where they are costly."""
@@ -211,7 +211,7 @@ class Walk:
         covariances tell.
         """
         left, right = self.ask(lambda: operations.own_variances(average, pairs.full))
-        return operations.averaged(pairs, average, left, right, terms)
+        return operations.average_positions(pairs, average, left, right, terms)
 
     def attention(self, layer: Attention, pairs: Pairs, shape: Shape, where: str) -> Pairs:
         """Attention in its linear scaling."""
@@ -231,8 +231,8 @@ class Walk:
         return operations.affine(pairs, given.attention_spread(fans, layer.bias, self.scaling))
 
     def total(
-        self, branches: list[Layers], now: Channels, shape: Shape, after: bool, where: str
-    ) -> Channels:
+        self, branches: list[Layers], now: ChannelCovariances, shape: Shape, after: bool, where: str
+    ) -> ChannelCovariances:
         """A sum of branches that must be independent."""
         ends = [
             self.through(b, now, shape, after, f"{where}.branch{i}") for i, b in enumerate(branches)
@@ -251,7 +251,7 @@ class Walk:
             )
         law = "gaussian" if all(end.law == "gaussian" for end in ends) else "features"
         total = operations.add([end.pairs for end in ends])
-        return Channels(total, law, frozenset().union(*(end.sources for end in ends)))
+        return ChannelCovariances(total, law, frozenset().union(*(end.sources for end in ends)))
 
 
 def _windows(window: Any, strides: Any, padding: str, axes: int) -> tuple[Window, ...]:
@@ -259,7 +259,7 @@ def _windows(window: Any, strides: Any, padding: str, axes: int) -> tuple[Window
     return tuple(Window(size, step, padding) for size, step in zip(sizes, steps, strict=True))
 
 
-def _forgotten(now: Channels, needed: bool) -> Channels:
+def _forgotten(now: ChannelCovariances, needed: bool) -> ChannelCovariances:
     """Without the covariances between different positions, where no layer to come needs them."""
     return (
         now
@@ -268,7 +268,7 @@ def _forgotten(now: Channels, needed: bool) -> Channels:
     )
 
 
-def _check_gaussian(now: Channels, where: str, what: str) -> None:
+def _check_gaussian(now: ChannelCovariances, where: str, what: str) -> None:
     if now.law == "gaussian":
         return
     found = "data" if now.law == "data" else "random features that are not Gaussian"
@@ -280,7 +280,7 @@ def _check_gaussian(now: Channels, where: str, what: str) -> None:
 
 
 @dataclass(frozen=True)
-class Program:
+class KernelProgram:
     """Layers for samples of one shape, how their parameters are scaled, and the number of nodes for
     each activation.
 
@@ -346,7 +346,7 @@ class Program:
             for entry, order in zip(self.activations, orders, strict=True)
         ]
 
-    def with_orders(self, orders: tuple[int, ...]) -> "Program":
+    def with_orders(self, orders: tuple[int, ...]) -> "KernelProgram":
         """The same with other numbers of nodes."""
         return replace(self, orders=orders)
 
@@ -363,7 +363,7 @@ def _activations(layers: Layers) -> Iterator[Any]:
                     yield from _activations(branch)
 
 
-def program(net: Any, scaling: str | None, quadrature: Quadrature | None) -> Program:
+def program(net: Any, scaling: str | None, quadrature: Quadrature | None) -> KernelProgram:
     """The program of a described network; the parametrisation of an `MLP` is NTK unless
     `scaling` says otherwise.
     """
@@ -373,7 +373,7 @@ def program(net: Any, scaling: str | None, quadrature: Quadrature | None) -> Pro
         )
     quadrature = quadrature or Quadrature()
     if isinstance(net, Sequential):
-        return Program(net.layers, net.input_shape, scaling or net.scaling, quadrature)
+        return KernelProgram(net.layers, net.input_shape, scaling or net.scaling, quadrature)
     net = require_perceptron(
         net,
         "infinite width is defined for the descriptions nm.MLP and nm.Sequential; of your own "
@@ -392,17 +392,19 @@ def program(net: Any, scaling: str | None, quadrature: Quadrature | None) -> Pro
         for layer in both
         if layer is not None
     )
-    return Program(layers, net.widths[:1], scaling or "ntk", quadrature)
+    return KernelProgram(layers, net.widths[:1], scaling or "ntk", quadrature)
 
 
-def own_pass(it: Program, x: Any, deviations: tuple[Deviation, ...]) -> tuple[Any, tuple[Any, ...]]:
+def own_pass(
+    it: KernelProgram, x: Any, deviations: tuple[Deviation, ...]
+) -> tuple[Any, tuple[Any, ...]]:
     """What each sample's own covariances tell, and the estimated errors."""
     walk, _ = _walk(it, x, x, deviations, None, crossed=False, same=True, tangent=False)
     return tuple(walk.recorded), tuple(walk.errors)
 
 
 def largest_variances(
-    it: Program, x: Any, deviations: tuple[Deviation, ...]
+    it: KernelProgram, x: Any, deviations: tuple[Deviation, ...]
 ) -> list[tuple[int, float]]:
     """After each layer: how many weight layers there were, and the largest variance."""
     walk, _ = _walk(it, x, x, deviations, None, crossed=False, same=True, tangent=False)
@@ -410,7 +412,7 @@ def largest_variances(
 
 
 def pair_pass(
-    it: Program,
+    it: KernelProgram,
     x1: Any,
     x2: Any,
     deviations: tuple[Deviation, ...],
@@ -428,7 +430,7 @@ def pair_pass(
 
 
 def diagonal_pass(
-    it: Program, x: Any, deviations: tuple[Deviation, ...], *, tangent: bool
+    it: KernelProgram, x: Any, deviations: tuple[Deviation, ...], *, tangent: bool
 ) -> tuple[Any, Any, tuple[Any, ...]]:
     """Variance and tangent kernel of each sample with itself, (n, *positions), and the estimated
     errors.
@@ -438,7 +440,7 @@ def diagonal_pass(
 
 
 def _walk(
-    it: Program,
+    it: KernelProgram,
     x1: Any,
     x2: Any,
     deviations: Any,
@@ -455,7 +457,9 @@ def _walk(
     )
     pairs = inputs(x1, x2, crossed=crossed, full=it.full, same=same, tangent=tangent)
     shape = shapes_through(it.preparation, it.shape)[-1]
-    return walk, walk.through(it.random, Channels(pairs), shape, it.pairs_remain, "layers").pairs
+    return walk, walk.through(
+        it.random, ChannelCovariances(pairs), shape, it.pairs_remain, "layers"
+    ).pairs
 
 
 def _samples_apart(v: Any) -> Any:

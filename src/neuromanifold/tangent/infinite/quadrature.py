@@ -14,7 +14,7 @@ import numpy as np
 
 from neuromanifold.models.activation import Activation, Mixed
 from neuromanifold.tangent.infinite.duals import Dual, Moments, Own, closed_form, mixture
-from neuromanifold.tangent.infinite.pairs import Array, Geometry, difference, root
+from neuromanifold.tangent.infinite.pairs import Array, GaussianPair, difference, root
 from neuromanifold.tangent.infinite.series import ORDERS, HermiteSeries
 
 
@@ -125,12 +125,14 @@ class SplitPanels:
         value, slope = self._evaluate(root(a)[..., None] * z)
         return Own((w * value**2).sum(axis=-1), (w * slope**2).sum(axis=-1))
 
-    def pairs(self, between: Geometry, left: Own, right: Own) -> Moments:
+    def pairs(self, between: GaussianPair, left: Own, right: Own) -> Moments:
         """Both integrals, a few pairs at a time."""
         shape = between.minus.shape
         arrays = [jnp.broadcast_to(v, shape).ravel() for v in between]
         both = jax.lax.map(
-            lambda pair: self._controlled(Geometry(*pair)), tuple(arrays), batch_size=_PAIRS_AT_ONCE
+            lambda pair: self._control(GaussianPair(*pair)),
+            tuple(arrays),
+            batch_size=_PAIRS_AT_ONCE,
         )
         value, slope, *errors = (v.reshape(shape) for v in both)
         scales = (
@@ -141,7 +143,7 @@ class SplitPanels:
         distance = difference((left.variance + right.variance) / 2, value, terms=self.order)
         return Moments(value, distance, slope, jnp.maximum(*worst))
 
-    def _controlled(self, pair: Geometry) -> tuple[Array, ...]:
+    def _control(self, pair: GaussianPair) -> tuple[Array, ...]:
         orders = (*_COARSER[self.order], self.order)
         rules = [self._integrals(pair, order) for order in orders]
         power = (orders[2] - orders[1]) / (orders[1] - orders[0])
@@ -151,7 +153,7 @@ class SplitPanels:
             errors.append(after * jnp.minimum(1.0, after / jnp.maximum(before, _TINY)) ** power)
         return (*rules[-1], *errors)
 
-    def _integrals(self, pair: Geometry, order: int) -> tuple[Array, Array]:
+    def _integrals(self, pair: GaussianPair, order: int) -> tuple[Array, Array]:
         rho, size = pair.correlation, jnp.maximum(pair.minus + pair.plus, _TINY)
         rest = 2 * root(pair.minus) * root(pair.plus) / size
         crossing, flat = self._crossings(pair.right), jnp.where(rho == 0, 1.0, rho)

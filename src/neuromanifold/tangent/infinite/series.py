@@ -11,7 +11,7 @@ import numpy as np
 from neuromanifold.models.activation import Activation
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.tangent.infinite.duals import Moments, Own
-from neuromanifold.tangent.infinite.pairs import Array, Geometry, difference, root
+from neuromanifold.tangent.infinite.pairs import Array, GaussianPair, difference, root
 
 ORDERS = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 _CORRELATIONS = (1.0, -1.0, 0.7, 0.0)
@@ -42,11 +42,11 @@ class HermiteSeries:
             _coefficients(self.activation, a, n, n // 2)
             for n in (self.order // 4, self.order // 2, self.order)
         ]
-        error = estimated_error(*([_sums(h) for h in rule] for rule in rules))
+        error = estimate_error(*([_sums(h) for h in rule] for rule in rules))
         value, slope = rules[-1]
         return Own((value**2).sum(axis=-1), (value, slope), error)
 
-    def pairs(self, between: Geometry, left: Own, right: Own) -> Moments:
+    def pairs(self, between: GaussianPair, left: Own, right: Own) -> Moments:
         """Both series, by Horner's rule."""
         rho = between.correlation
         value, slope = (_mehler(h, k, rho) for h, k in zip(left.record, right.record, strict=True))
@@ -93,7 +93,7 @@ def _sums(h: Array) -> Array:
     return (h**2) @ powers.T
 
 
-def estimated_error(first: list[Any], second: list[Any], third: list[Any], *, xp: Any = jnp) -> Any:
+def estimate_error(first: list[Any], second: list[Any], third: list[Any], *, xp: Any = jnp) -> Any:
     """The error of the last of three rules, each with twice the nodes of the one before, relative
     to E[σ²]; the largest of all.
 
@@ -133,7 +133,7 @@ def gauss_hermite(order: int) -> tuple[np.ndarray, np.ndarray]:
     return nodes, columns / np.sqrt((columns**2).sum(axis=0))
 
 
-def settled_order(
+def settle_order(
     activation: Activation, variances: np.ndarray, orders: tuple[int, ...], rtol: float
 ) -> tuple[int, np.ndarray]:
     """The first of the orders whose estimated error at these variances is below `rtol` (the last if
@@ -146,7 +146,7 @@ def settled_order(
         for n, (value, slope) in zip(rules, _host_rules(activation, variances, rules), strict=True):
             sums.append([np.asarray(_sums(h)) for h in (value, slope)])
             found = (value**2).sum(axis=-1)
-            settled = len(sums) > 2 and estimated_error(*sums[-3:], xp=np) <= rtol
+            settled = len(sums) > 2 and estimate_error(*sums[-3:], xp=np) <= rtol
             if n == orders[-1] or (n >= orders[0] and settled):
                 return n, found
     return orders[-1], found

@@ -131,7 +131,7 @@ def _with_block(
     def formed(factors: Any, i: Any) -> Ready:
         a, d = factors
         d = jax.lax.dynamic_slice_in_dim(d, i * rows, rows, axis=d.ndim - 1)
-        return Ready((), (_formed(a, d),))
+        return Ready((), (_form(a, d),))
 
     mine, theirs = padded(mine), None if theirs is None else padded(theirs)
 
@@ -151,7 +151,7 @@ def _ready(plan: Plan, factors: Factors) -> Ready:
     """All but large blocks; short ones are joined to one long product."""
     given = list(zip(plan.routes, factors.inputs, factors.cotangents, strict=True))
     formed = [
-        _formed(a, d)
+        _form(a, d)
         for route, a, d in given
         if route.way == "block" and not is_large(route, plan.outputs)
     ]
@@ -205,7 +205,7 @@ def _strips(rows: int) -> int:
 
 def _tile(plan: Plan, one: Ready, two: Ready, kind: str) -> Any:
     """All pairs of samples of the two."""
-    total: Any = sum(_contracted(a, b, kind) for a, b in zip(one.blocks, two.blocks, strict=True))
+    total: Any = sum(_contract(a, b, kind) for a, b in zip(one.blocks, two.blocks, strict=True))
     together = []
     for route, (a, d), (b, e) in zip(_others(plan), one.uses, two.uses, strict=False):
         if route.way == "gram" and kind == "all":
@@ -216,13 +216,13 @@ def _tile(plan: Plan, one: Ready, two: Ready, kind: str) -> Any:
     return total.reshape(total.shape[0] * total.shape[1], -1) if kind == "all" else total
 
 
-def _formed(a: Any, d: Any) -> Any:
+def _form(a: Any, d: Any) -> Any:
     """G = Σ_t d_t ⊗ a_t, flat: (n, o, size)."""
     G = jnp.einsum("nobtc,nbtk->nobck", d, a)
     return G.reshape(*G.shape[:2], -1)
 
 
-def _contracted(one: Any, two: Any, kind: str) -> Any:
+def _contract(one: Any, two: Any, kind: str) -> Any:
     if kind == "trace":
         return _full(one.reshape(one.shape[0], -1), two.reshape(two.shape[0], -1))
     if kind == "diagonal":
@@ -246,7 +246,7 @@ def _hadamard(route: Route, a: Any, d: Any, b: Any, e: Any, kind: str) -> Any:
     """
     gram = a[:, 0, 0] @ b[:, 0, 0].T
     gram = gram if route.use.constant is None else gram + 1.0
-    slopes = _contracted(d[:, :, 0, 0], e[:, :, 0, 0], kind)
+    slopes = _contract(d[:, :, 0, 0], e[:, :, 0, 0], kind)
     gram, slopes = jax.lax.optimization_barrier((gram, slopes))
     shape = {
         "trace": gram.shape,

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.graph.selection import Selection, select
-from neuromanifold.models.arguments import Model, Params, Samples, checked, output_size
+from neuromanifold.models.arguments import Model, Params, Samples, check_arguments, output_size
 from neuromanifold.models.function import flat_outputs
 from neuromanifold.numerics import krylov
 from neuromanifold.numerics.precision import boundary, widest
@@ -19,12 +19,12 @@ from neuromanifold.numerics.randomness import Key
 from neuromanifold.numerics.results import Array, Result
 from neuromanifold.numerics.validation import leading_axis, refuse_tracers
 from neuromanifold.runtime.memory import blocks, memory_budget
-from neuromanifold.tangent.kernel.routes import kept_numbers, plan
+from neuromanifold.tangent.kernel.routes import count_kept_numbers, plan
 
 _ABOVE_ROUNDING = 100.0
 
 
-class Estimate(NamedTuple):
+class DensityEstimate(NamedTuple):
     """A number, and two between which it lies: what quadrature leaves open, two standard errors of
     the probes further.
     """
@@ -72,18 +72,18 @@ class SpectralDensity(Result):
         return range(1, 1 + math.floor(-math.log10(max(lowest, 1e-12))))
 
     @property
-    def trace(self) -> Estimate:
+    def trace(self) -> DensityEstimate:
         """Σλ."""
         return self._from_sums(lambda value: (value,), lambda sums: sums[0])
 
     @property
-    def stable_rank(self) -> Estimate:
+    def stable_rank(self) -> DensityEstimate:
         """Σλ / λ_max."""
         largest = float(self.eigenvalues[0])
         return self._from_sums(lambda value: (value,), lambda sums: sums[0] / largest)
 
     @property
-    def effective_rank(self) -> Estimate:
+    def effective_rank(self) -> DensityEstimate:
         """exp(−Σ p log p) with p = λ/Σλ, from Σλ and Σ λ log λ."""
 
         def sums(value: Any) -> tuple[Any, ...]:
@@ -94,15 +94,15 @@ class SpectralDensity(Result):
         return self._from_sums(sums, lambda s: np.exp(np.log(s[0]) - s[1] / s[0]))
 
     @property
-    def participation_ratio(self) -> Estimate:
+    def participation_ratio(self) -> DensityEstimate:
         """(Σλ)² / Σλ²."""
         return self._from_sums(lambda value: (value, value**2), lambda s: s[0] ** 2 / s[1])
 
-    def epsilon_rank(self, epsilon: float) -> Estimate:
+    def epsilon_rank(self, epsilon: float) -> DensityEstimate:
         """Estimate the number of eigenvalues above `epsilon`·λ_max."""
         return self.count(epsilon * float(self.eigenvalues[0]))
 
-    def count(self, threshold: float) -> Estimate:
+    def count(self, threshold: float) -> DensityEstimate:
         """Return the number of eigenvalues above `threshold`.
 
         Weights above it are the estimate. A Gauss quadrature with nodes θ₁ < … has, for every
@@ -118,7 +118,7 @@ class SpectralDensity(Result):
         others = self.size - len(self.eigenvalues)
         surely = int((self.eigenvalues > threshold).sum())
         if surely < len(self.eigenvalues) or not others:
-            return Estimate(*(float(surely),) * 3)
+            return DensityEstimate(*(float(surely),) * 3)
         order = np.argsort(-self.nodes, axis=1)
         nodes, weights = (np.take_along_axis(a, order, 1) for a in (self.nodes, self.weights))
         below = np.cumsum(np.pad(weights, ((0, 0), (1, 0))), axis=1)
@@ -129,18 +129,20 @@ class SpectralDensity(Result):
         )
         ends = np.mean(low) - _two_errors(low), np.mean(high) + _two_errors(high)
         found = (float(np.mean(value)), *(min(1.0, max(0.0, float(end))) for end in ends))
-        return Estimate(*(min(surely + others * part, float(self.rank_bound)) for part in found))
+        return DensityEstimate(
+            *(min(surely + others * part, float(self.rank_bound)) for part in found)
+        )
 
     def _from_sums(
         self, terms: Callable[[Any], tuple[Any, ...]], read: Callable[[np.ndarray], Any]
-    ) -> Estimate:
+    ) -> DensityEstimate:
         """What `read` makes of Σ over all eigenvalues of each of `terms`, with two standard errors
         by leaving out a probe at a time (jackknife).
         """
         ours = np.array([np.sum(term) for term in terms(self.eigenvalues)])
         others = self.size - len(self.eigenvalues)
         if not others:
-            return Estimate(*(float(read(ours)),) * 3)
+            return DensityEstimate(*(float(read(ours)),) * 3)
         each = np.array([(self.weights * term).sum(1) for term in terms(self.nodes)])
         n = each.shape[1]
         value = float(read(ours + others * each.mean(1)))
@@ -148,7 +150,7 @@ class SpectralDensity(Result):
         found = np.array([read(ours + others * without[:, i]) for i in range(n)])
         error = math.sqrt((n - 1) / n * float(((found - found.mean()) ** 2).sum()))
         error = 2.0 * error if n > 1 else math.inf
-        return Estimate(value, value - error, value + error)
+        return DensityEstimate(value, value - error, value + error)
 
     def plot(self, axes: Any = None) -> Any:
         """Draw the number of eigenvalues above each threshold, with what is left open; returns the
@@ -203,10 +205,10 @@ def spectral_density(
             raise ValueError(f"`{name}` is {number!r}; pass a whole number, at least {least}.")
     with boundary(params, x):
         dtype = widest(params, x)
-        params, x = checked(f, params, x)
+        params, x = check_arguments(f, params, x)
         size = leading_axis(x) * output_size(f, params, x)
         chosen, budget = select(params, wrt), memory_budget(memory, device=True)
-        kept = kept_numbers(plan(f, params, x, chosen, "trace").graph)
+        kept = count_kept_numbers(plan(f, params, x, chosen, "trace").graph)
         product = _Product(f, params, x, chosen, budget, kept)
         k = min(largest, size)
         eps = float(jnp.finfo(dtype).eps)
@@ -249,10 +251,10 @@ class _Product:
         V = V.reshape(-1, outputs, V.shape[1])
         direction: Any = None
         for part, x in self._samples(V.shape[2]):
-            added = _pulled(self.f, self.chosen, self.params, x, np.moveaxis(V[part], 2, 0))
+            added = _pull(self.f, self.chosen, self.params, x, np.moveaxis(V[part], 2, 0))
             direction = added if direction is None else jax.tree.map(jnp.add, direction, added)
         pushed = [
-            np.asarray(_pushed(self.f, self.chosen, self.params, x, direction), np.float64)
+            np.asarray(_push(self.f, self.chosen, self.params, x, direction), np.float64)
             for _, x in self._samples(V.shape[2])
         ]
         return np.moveaxis(np.concatenate(pushed, axis=1), 0, 2).reshape(-1, V.shape[2])
@@ -265,7 +267,7 @@ class _Product:
 
 
 @jax.jit(static_argnums=(0, 1))
-def _pulled(f: Model, chosen: Selection, params: Any, x: Any, v: Any) -> Any:
+def _pull(f: Model, chosen: Selection, params: Any, x: Any, v: Any) -> Any:
     """Jᵀv, for every v."""
     mine, rebuild = chosen.split(params)
     y, pullback = jax.vjp(lambda p: flat_outputs(f, rebuild(p), x), mine)
@@ -273,7 +275,7 @@ def _pulled(f: Model, chosen: Selection, params: Any, x: Any, v: Any) -> Any:
 
 
 @jax.jit(static_argnums=(0, 1))
-def _pushed(f: Model, chosen: Selection, params: Any, x: Any, direction: Any) -> Any:
+def _push(f: Model, chosen: Selection, params: Any, x: Any, direction: Any) -> Any:
     """Ju, for every u."""
     mine, rebuild = chosen.split(params)
     return jax.vmap(jax.linearize(lambda p: flat_outputs(f, rebuild(p), x), mine)[1])(direction)

@@ -14,35 +14,35 @@ from jaxtyping import Float
 
 from neuromanifold.graph.factors import factors
 from neuromanifold.graph.graph import Graph, trace
-from neuromanifold.graph.reading import called
+from neuromanifold.graph.reading import call
 from neuromanifold.graph.selection import Selection, select
-from neuromanifold.graph.uses import NOT_USED, Use, entering, leaves, looked_up
+from neuromanifold.graph.uses import NOT_USED, Use, entering, find_lookup, leaves
 from neuromanifold.models.arguments import (
     Model,
     Params,
     Samples,
     Signature,
     Targets,
+    check_arguments,
     check_rows,
     check_target,
-    checked,
 )
 from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.numerics.compiling import compiled
 from neuromanifold.numerics.precision import boundary, product_precision, promote, to_host, widest
 from neuromanifold.numerics.randomness import Key, check_key
 from neuromanifold.numerics.validation import leading_axis, refuse_tracers
-from neuromanifold.runtime.cluster import cluster, completed
+from neuromanifold.runtime.cluster import cluster, complete
 from neuromanifold.runtime.devices import where_it_runs
 from neuromanifold.runtime.memory import blocks, memory_budget
 from neuromanifold.tangent.kernel.gram import (
     Store,
     digest,
     digest_text,
-    opened,
+    open_store,
     tile_size,
 )
-from neuromanifold.tangent.kernel.routes import MOST_NODES, kept_numbers
+from neuromanifold.tangent.kernel.routes import MOST_NODES, count_kept_numbers
 from neuromanifold.tangent.rank.jacobian import sample_jacobians
 
 _TOGETHER = 4096
@@ -99,7 +99,7 @@ def features(
     budget = memory_budget(memory, device=True)
     dtype = widest(params, x)
     with boundary(params, x, precision=product_precision(precision, dtype)) as leave:
-        params, x = checked(f, params, x)
+        params, x = check_arguments(f, params, x)
         check_rows(f, params, x)
         chosen = select(params, wrt)
         if y is not None:
@@ -116,14 +116,14 @@ def features(
             return leave(jnp.concatenate(parts) if len(parts) > 1 else parts[0])
         samples = tile_size(tile, largest, n)
         identity = task.identity()
-    place = opened(store, n * each, samples * each, dtype, identity, columns=task.k)
+    place = open_store(store, n * each, samples * each, dtype, identity, columns=task.k)
     place.drop_damaged()
     todo = [i for i, _ in place.missing()]
     with cluster(workers, scheduler) as client:
         shared = task if client is None or not todo else client.scatter(task, broadcast=True)
         place.compare(client, _strip, shared, samples)
         jobs = {str(i): (shared, place, samples, i) for i in todo}
-        for _ in completed(client, _write_strip, jobs):
+        for _ in complete(client, _write_strip, jobs):
             pass
     return place.array()
 
@@ -136,7 +136,7 @@ class Weighted:
 
     def __call__(self, params: Any, sample: tuple[Any, Any]) -> Any:
         x, weights = sample
-        outputs = called(self.f, params, x)
+        outputs = call(self.f, params, x)
         return jnp.sum((outputs * weights).reshape(len(outputs), -1), axis=1, keepdims=True)
 
 
@@ -171,11 +171,11 @@ class _Task:
     def one(self) -> Any:
         """A sample of the model, of which only the shape matters."""
         first = jax.tree.map(lambda a: a[:1], self.x)
-        return first if self.loss is None else (first, called(self.f, self.params, first))
+        return first if self.loss is None else (first, call(self.f, self.params, first))
 
     @property
     def rows_of_a_sample(self) -> int:
-        return math.prod(called(self.model, self.params, self.one).shape[1:])
+        return math.prod(call(self.model, self.params, self.one).shape[1:])
 
     def ways(self) -> "_Ways":
         """How the chosen parameters enter the model."""
@@ -196,11 +196,11 @@ class _Task:
             x = x, _slopes(self.f, self.loss, params, x, y)
         if self.exact:
             return sample_jacobians(self.model, params, x, self.chosen).reshape(-1, self.k)
-        return _projected(self.ways(), self.k, params, x, self.jax_key)
+        return _project(self.ways(), self.k, params, x, self.jax_key)
 
     def identity(self) -> dict[str, Any]:
         """What the digits depend on."""
-        lowered = _projected.lower(self.ways(), self.k, self.params, self.one, self.jax_key)
+        lowered = _project.lower(self.ways(), self.k, self.params, self.one, self.jax_key)
         return {
             "model": digest_text(lowered.as_text()),
             "params": digest(self.params),
@@ -228,7 +228,7 @@ def _strip(task: _Task, samples: int, i: int, column: int = 0) -> np.ndarray:
 def _slopes(f: Model, loss: Loss, params: Any, x: Any, y: Any) -> Any:
     """The gradient of each sample's own loss in its outputs."""
     slope = jax.grad(lambda output, target: loss(output[None], target[None]))
-    return jax.vmap(slope)(called(f, params, x), y)
+    return jax.vmap(slope)(call(f, params, x), y)
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,7 +249,9 @@ class _Ways:
             u.batch * _together(u) * (o * u.inner if _forms_blocks(u, o, k) else u.all_positions * k)
             for _, _, u in self.uses
         ]  # fmt: skip
-        return kept_numbers(self.graph) * (1.0 + min(o, 4)) + held + max(step, default=0) + o * k
+        return (
+            count_kept_numbers(self.graph) * (1.0 + min(o, 4)) + held + max(step, default=0) + o * k
+        )
 
 
 @lru_cache(maxsize=64)
@@ -263,7 +265,7 @@ def _ways(f: Model, params: Signature, x: Signature, chosen: Selection) -> _Ways
     uses, direct = [], []
     for i in chosen.leaves:
         how = entering(program, found, (i,))
-        rows = looked_up(program, found[i]) if how.direct else None
+        rows = find_lookup(program, found[i]) if how.direct else None
         mine = [rows] if rows is not None else [use for _, use in how.uses]
         uses += [(i, number, use) for number, use in enumerate(mine)]
         if not mine and found[i].why != NOT_USED:
@@ -283,7 +285,7 @@ def _forms_blocks(use: Use, o: int, k: int) -> bool:
 
 
 @compiled("ways", "k")
-def _projected(ways: _Ways, k: int, params: Any, x: Any, key: Any) -> Any:
+def _project(ways: _Ways, k: int, params: Any, x: Any, key: Any) -> Any:
     """JP at some samples, (n·o, k)."""
     uses = [use for _, _, use in ways.uses]
     found = jax.vmap(lambda sample: factors(ways.graph, uses, ways.direct, params, sample))(x)
@@ -313,7 +315,7 @@ def _add_use(total: Any, use: Use, a: Any, d: Any, key: Any) -> Any:
             return jnp.einsum("nobci,cbik->nok", jnp.einsum("nobtc,nbti->nobci", d, a), P)
         return jnp.einsum("nobtc,nbtck->nok", d, jnp.einsum("nbti,cbik->nbtck", a, P))
 
-    return _summed(total, d, _together(use), part)
+    return _sum_groups(total, d, _together(use), part)
 
 
 def _add_leaf(total: Any, J: Any, key: Any) -> Any:
@@ -323,10 +325,10 @@ def _add_leaf(total: Any, J: Any, key: Any) -> Any:
     def part(c: Any, J: Any) -> Any:
         return J @ _signs(key, c, 1, k, J.dtype)[:, 0]
 
-    return _summed(total, J, min(J.shape[-1], _TOGETHER), part)
+    return _sum_groups(total, J, min(J.shape[-1], _TOGETHER), part)
 
 
-def _summed(total: Any, d: Any, together: int, part: Callable[[Any, Any], Any]) -> Any:
+def _sum_groups(total: Any, d: Any, together: int, part: Callable[[Any, Any], Any]) -> Any:
     """Plus the `part` of each group of so many entries of d's last axis, padded with zeros."""
     size = d.shape[-1]
     groups = -(-size // together)

@@ -22,8 +22,8 @@ from neuromanifold.models.arguments import (
     Params,
     Samples,
     Targets,
+    check_arguments,
     check_rows,
-    checked,
     output_size,
 )
 from neuromanifold.numerics import krylov
@@ -37,7 +37,7 @@ from neuromanifold.numerics.precision import (
 from neuromanifold.numerics.results import Shown
 from neuromanifold.numerics.validation import check_rtol, leading_axis, refuse_tracers
 from neuromanifold.runtime.checksummed import LENGTH, check_checksum, write_checksummed
-from neuromanifold.runtime.cluster import cluster, completed
+from neuromanifold.runtime.cluster import cluster, complete
 from neuromanifold.runtime.devices import where_it_runs
 from neuromanifold.runtime.files import check_folder, room_for
 from neuromanifold.runtime.memory import blocks, memory_budget
@@ -124,7 +124,7 @@ class Store:
         there = [place for place in self.places if self.has(*place)]
         if not there or len(there) == len(self.places):
             return
-        [(_, again)] = completed(client, compute, {"again": (*given, *there[0])})
+        [(_, again)] = complete(client, compute, {"again": (*given, *there[0])})
         found = self.read(*there[0])
         if not np.array_equal(found, again, equal_nan=True):
             off = np.abs(found - again).max() / np.abs([found, again]).max()
@@ -162,7 +162,7 @@ class Store:
         )
 
 
-def opened(
+def open_store(
     folder: str | Path,
     size: int,
     tile: int,
@@ -257,7 +257,7 @@ def _zarr() -> Any:
 _DENSE_LIMIT = 4096
 
 
-class DimensionBounds(NamedTuple):
+class EigenvalueBounds(NamedTuple):
     """Between which numbers a functional dimension lies; the lower counts the eigenvalues of
     `spectrum` above `threshold`.
     """
@@ -367,7 +367,7 @@ class Gram(Shown):
 
     def functional_dimension_bounds(
         self, k: int | None = None, *, rtol: float | None = None
-    ) -> DimensionBounds:
+    ) -> EigenvalueBounds:
         """Return between which numbers rank J lies, from the eigenvalues of Θ = JJᵀ and the sizes
         of J.
 
@@ -392,7 +392,7 @@ class Gram(Shown):
         known = self._above(threshold, k)
         count = int((known.eigenvalues > threshold).sum())
         lower = -(-count // outputs) if self.trace_over_outputs else count
-        return DimensionBounds(lower, min(rows, parameters), known, float(threshold))
+        return EigenvalueBounds(lower, min(rows, parameters), known, float(threshold))
 
     def _above(self, threshold: float, k: int | None) -> Spectrum:
         """The `k` largest eigenvalues, or as many as reach down to the threshold."""
@@ -529,7 +529,7 @@ def gram(
     refuse_tracers((params, x), "`gram`")
     budget, kind = memory_budget(memory, device=True), "trace" if trace else "all"
     with arithmetic(product_precision(precision, widest(params, x))):
-        params, x = checked(f, params, x)
+        params, x = check_arguments(f, params, x)
         check_rows(f, params, x)
         dtype = widest(params, x)
         made = plan(f, params, x, select(params, None), kind)
@@ -537,14 +537,14 @@ def gram(
         samples = tile_size(tile, fitting, leading_axis(x))
         each = output_size(f, params, x) if kind == "all" else 1
         identity = _identity(made, params, x, kind, precision)
-        place = opened(store, leading_axis(x) * each, samples * each, dtype, identity)
+        place = open_store(store, leading_axis(x) * each, samples * each, dtype, identity)
         place.drop_damaged()
         task = _Task(f, to_host(params), to_host(x), kind, precision, budget, samples, place)
     todo = sorted({i for i, _ in place.missing()})
     with cluster(workers, scheduler) as client:
         shared = task if client is None or not todo else client.scatter(task, broadcast=True)
         place.compare(client, _tile, shared)
-        for _ in completed(client, _strip, {str(i): (shared, i) for i in todo}):
+        for _ in complete(client, _strip, {str(i): (shared, i) for i in todo}):
             pass
     return Gram(place, f, task.params, task.x, trace, memory_budget(memory))
 
@@ -579,7 +579,7 @@ def _tile(task: _Task, i: int, j: int) -> np.ndarray:
 def _tiles(task: _Task, i: int, columns: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:
     """(j, tile) of the i-th strip with each of `columns`."""
     with arithmetic(product_precision(task.precision, widest(task.params, task.x))):
-        params, x = checked(task.f, task.params, task.x)
+        params, x = check_arguments(task.f, task.params, task.x)
         made = plan(task.f, params, x, select(params, None), task.kind)
         tiles = Tiles(made, params, x, None, task.kind, task.budget, widest(params, x))
         n = leading_axis(x)

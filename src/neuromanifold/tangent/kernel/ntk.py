@@ -13,9 +13,9 @@ from neuromanifold.models.arguments import (
     Model,
     Params,
     Samples,
+    check_arguments,
     check_model,
     check_rows,
-    checked,
     output_size,
 )
 from neuromanifold.models.function import flat_outputs
@@ -36,7 +36,7 @@ from neuromanifold.numerics.validation import (
 from neuromanifold.runtime.memory import memory_budget
 from neuromanifold.tangent.kernel.contraction import kernel_block, self_traces
 from neuromanifold.tangent.kernel.routes import plan
-from neuromanifold.tangent.kernel.tiles import Tiles, assembled
+from neuromanifold.tangent.kernel.tiles import Tiles, assemble
 
 
 @overload
@@ -147,7 +147,7 @@ def ntk(
         if traced:
             return kernel_block(made, params, x1, x2, kind=kind, same=symmetric)[0]
         check_rows(f, params, x1)
-        kernel = assembled(Tiles(made, params, x1, None if symmetric else x2, kind, budget, dtype))
+        kernel = assemble(Tiles(made, params, x1, None if symmetric else x2, kind, budget, dtype))
         if check:
             check_kernel(
                 f, params, x1, x2, np.asarray(kernel), kind=kind, chosen=select(params, wrt)
@@ -185,7 +185,7 @@ def _joint_kernel(
                 f"`{name}=True` sums over equal outputs, and {len(models)} functions have no equal "
                 "outputs; leave it out."
             )
-    sides = [_aligned(models, x, name) for x, name in ((x1, "x1"), (x2, "x2")) if x is not None]
+    sides = [_align(models, x, name) for x, name in ((x1, "x1"), (x2, "x2")) if x is not None]
     joint = Joint(models)
     whole = ntk(joint, params, *(pairs for pairs, _ in sides), **options)
     with boundary(params, x1):
@@ -195,7 +195,7 @@ def _joint_kernel(
     return jax.tree.map(lambda kernel: kernel[rows][:, columns], whole)
 
 
-def _aligned(models: tuple[Model, ...], x: Any, name: str) -> tuple[tuple[Any, ...], list[int]]:
+def _align(models: tuple[Model, ...], x: Any, name: str) -> tuple[tuple[Any, ...], list[int]]:
     """Samples of each model, repeated to equal numbers, and how many there were."""
     if not isinstance(x, tuple) or len(x) != len(models):
         given = f"{len(x)} samples" if isinstance(x, tuple) else type(x).__name__
@@ -243,11 +243,11 @@ def balancing_weights(
     """
     if not isinstance(models, tuple) or not models:
         raise TypeError(f"`models` is {indefinite(models)}; pass a tuple of functions.")
-    _aligned(models, samples, "samples")
+    _align(models, samples, "samples")
     with boundary(params, samples) as leave:
         traces = []
         for f, sample in zip(models, samples, strict=True):
-            at, x = checked(f, params, sample, dtype=np.float64)
+            at, x = check_arguments(f, params, sample, dtype=np.float64)
             made = plan(f, at, x, select(at, None), "trace")
             traces.append(jnp.mean(self_traces(made, at, x)))
         return leave(sum(traces) / jnp.stack(traces))
@@ -285,7 +285,7 @@ def check_kernel(
     )
     for _ in range(_PROBES):
         v = rng.standard_normal(shape if kind == "all" else shape[:1]).astype(kernel.dtype)
-        expected = _expected(f, params, x1, x2, v, shape[1], kind, chosen)
+        expected = _expect(f, params, x1, x2, v, shape[1], kind, chosen)
         found = (
             (kernel @ v.ravel()).reshape(expected.shape)
             if kind != "diagonal"
@@ -300,7 +300,7 @@ def check_kernel(
             )
 
 
-def _expected(
+def _expect(
     f: Model, params: Any, x1: Any, x2: Any, v: np.ndarray, width: int, kind: str, chosen: Selection
 ) -> np.ndarray:
     """Θv through f on the whole batch; for trace and diagonal, output by output."""
@@ -335,7 +335,7 @@ def empirical_nngp(
     [[20.0]]
     """
     with boundary(params, x1, x2) as leave:
-        params, x1, *more = checked(f, params, x1, *([] if x2 is None else [x2]))
+        params, x1, *more = check_arguments(f, params, x1, *([] if x2 is None else [x2]))
         left = flat_outputs(f, params, x1)
         right = flat_outputs(f, params, more[0]) if more else left
         return leave(jnp.matmul(left, right.T) / left.shape[1])

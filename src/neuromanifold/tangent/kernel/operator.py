@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import lineax as lx
 
-from neuromanifold.models.arguments import Model, Params, Samples, checked, output_size
+from neuromanifold.models.arguments import Model, Params, Samples, check_arguments, output_size
 from neuromanifold.models.function import flat_outputs
 from neuromanifold.numerics.precision import boundary, widest
 from neuromanifold.numerics.validation import leading_axis
@@ -79,7 +79,7 @@ def ntk_operator(f: Model, params: Params, x: Samples) -> NTKOperator:
     [1.0, 3.0]
     """
     with boundary(params, x) as leave:
-        params, x = checked(f, params, x)
+        params, x = check_arguments(f, params, x)
         size = leading_axis(x) * output_size(f, params, x)
         return NTKOperator(f, leave(params), leave(x), size)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.graph.selection import Selection, select
-from neuromanifold.graph.uses import Entering, Leaf, Use, entering, leaves, looked_up
+from neuromanifold.graph.uses import Entering, Leaf, Use, entering, find_lookup, leaves
 from neuromanifold.models.arguments import Model, Params, Samples, Signature
 from neuromanifold.numerics.results import Shown
 from neuromanifold.numerics.validation import sample_arrays
@@ -142,7 +142,7 @@ def _tables(
     """The tables whose rows are looked up, where products of positions are cheaper than the
     Jacobian.
     """
-    uses = {i: looked_up(graph.program, found[i]) for i, _ in how.direct}
+    uses = {i: find_lookup(graph.program, found[i]) for i, _ in how.direct}
     return {i: use for i, use in uses.items() if use is not None and _way(use, o, kind) == "gram"}
 
 
@@ -184,7 +184,7 @@ def columns_together() -> int | None:
     return None if devices()[0].platform == "cpu" else 16
 
 
-def kept_numbers(graph: Graph) -> int:
+def count_kept_numbers(graph: Graph) -> int:
     """How many numbers of a sample a backward pass keeps at most: all that are computed from its
     data; what is moved alone is not kept again.
     """
@@ -203,7 +203,7 @@ def _sizes(
     """
     program = graph.program
     passes, pair = (
-        float(kept_numbers(graph)) * (1 + min(o, 4)),
+        float(count_kept_numbers(graph)) * (1 + min(o, 4)),
         (o * o if kind == "all" else o if kind == "diagonal" else 1.0),
     )
     pair, held, formed, largest = 3.0 * pair, 0.0, 0.0, 0.0

@@ -10,9 +10,9 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.graph.selection import select
-from neuromanifold.models.arguments import Model, Params, Samples, checked, output_size
+from neuromanifold.models.arguments import Model, Params, Samples, check_arguments, output_size
 from neuromanifold.numerics.drawing import Curve, axes_of, card, chart
-from neuromanifold.numerics.lanczos import Product, largest_eigenpairs
+from neuromanifold.numerics.lanczos import MatrixProduct, largest_eigenpairs
 from neuromanifold.numerics.precision import boundary
 from neuromanifold.numerics.results import Array, Result, follows
 from neuromanifold.numerics.validation import leading_axis, refuse_tracers
@@ -174,13 +174,14 @@ def spectrum(
     if k is not None and not isinstance(k, int):
         raise TypeError(f"`k` is {k!r}; pass a whole number of eigenvalues.")
     with boundary(params, x):
-        params, x = checked(f, params, x, dtype=np.float64)
+        params, x = check_arguments(f, params, x, dtype=np.float64)
         size = leading_axis(x) * output_size(f, params, x)
         if k is None and size <= _DENSE_LIMIT:
             return _dense(np.asarray(ntk(f, params, x, memory=memory)), vectors)
         k = min(_DEFAULT_COUNT, size) if k is None else k
         found = jax.tree.map(
-            np.asarray, largest_eigenpairs(Product(kernel_product, (f,)), (params, x), size, k)
+            np.asarray,
+            largest_eigenpairs(MatrixProduct(kernel_product, (f,)), (params, x), size, k),
         )
         trace = _trace(f, params, x, memory_budget(memory, device=True))
         return Spectrum(

@@ -61,7 +61,7 @@ class Tiles:
         self, largest: int, mine: Callable[[int], bool] = lambda number: True
     ) -> Iterator[tuple[Any, ...]]:
         """The tiles of at most `largest` samples a side whose number is `mine`."""
-        over, made = self._prepared(largest)
+        over, made = self._prepare(largest)
         left = self._strips(self.x1, largest, over)
         right = left if self.x2 is None else self._strips(self.x2, largest, over)
         number = -1
@@ -76,7 +76,7 @@ class Tiles:
         in pieces where memory runs out.
         """
         size = cuts[0].stop
-        over, made = self._prepared(size)
+        over, made = self._prepare(size)
         for j in columns:
             size, block = in_halves(
                 lambda b, j=j: (b, self._pieces(made, cuts[i], cuts[j], over, b)), size, "samples"
@@ -91,7 +91,7 @@ class Tiles:
         left, right = ([Strip(p, p) for p in _parts(whole, largest)] for whole in (row, column))
         return np.block([[np.asarray(self._tile(made, a, b, over)) for b in right] for a in left])
 
-    def _prepared(self, largest: int) -> tuple[Mesh | None, Callable[..., Any]]:
+    def _prepare(self, largest: int) -> tuple[Mesh | None, Callable[..., Any]]:
         """The devices that share the work, and the factors of a strip, remembered as far as half
         the budget goes.
         """
@@ -178,7 +178,9 @@ class Tiles:
             fitting = n
         most = max(1, min(fitting, self._saving))
         return (
-            most if most >= leading_axis(self.x1) or most < _aligned() else most - most % _aligned()
+            most
+            if most >= leading_axis(self.x1) or most < _tile_multiple()
+            else most - most % _tile_multiple()
         )
 
     @property
@@ -190,7 +192,7 @@ class Tiles:
         return (
             n
             if self.x2 is not None or n <= 2 * smallest
-            else max(smallest, share + -share % _aligned())
+            else max(smallest, share + -share % _tile_multiple())
         )
 
 
@@ -201,14 +203,14 @@ def _caution() -> float:
     return 2.0 if devices()[0].platform == "cpu" else 1.0
 
 
-def _aligned() -> int:
+def _tile_multiple() -> int:
     """Of how many samples the side of a tile is a multiple."""
     return 1 if devices()[0].platform == "cpu" else _ALIGNED
 
 
 def _cut(n: int, largest: int) -> Iterator[slice]:
     """`blocks`, but where they are aligned all have that length except the last."""
-    if _aligned() == 1 or largest % _aligned():
+    if _tile_multiple() == 1 or largest % _tile_multiple():
         return blocks(n, largest)
     return (slice(start, min(n, start + largest)) for start in range(0, n, largest))
 
@@ -220,7 +222,7 @@ def _parts(whole: slice, largest: int) -> list[slice]:
     ]
 
 
-def assembled(tiles: Tiles) -> Any:
+def assemble(tiles: Tiles) -> Any:
     """The whole kernel, where it was computed; each of several processes computes its share and
     all receive the whole.
     """
@@ -231,7 +233,7 @@ def assembled(tiles: Tiles) -> Any:
         return (
             _at_once(tiles)
             if alone and max(n1, n2) <= largest
-            else _assembled(tiles, n1, n2, largest)
+            else _assemble(tiles, n1, n2, largest)
         )
 
     return in_halves(kernel, min(tiles.largest, max(n1, n2)), "samples")
@@ -253,7 +255,7 @@ def _at_once(tiles: Tiles) -> Any:
     return block
 
 
-def _assembled(tiles: Tiles, n1: int, n2: int, largest: int) -> Any:
+def _assemble(tiles: Tiles, n1: int, n2: int, largest: int) -> Any:
     if not bool(all_finite((tiles.params, tiles.x1, tiles.x2))):
         tiles.refuse()
     tail = (tiles.plan.outputs,) if tiles.kind == "diagonal" else ()
@@ -261,18 +263,18 @@ def _assembled(tiles: Tiles, n1: int, n2: int, largest: int) -> Any:
     kernel = jnp.zeros((n1 * each, n2 * each, *tail), tiles.dtype, device=devices()[0])
     processes, process = jax.process_count(), jax.process_index()
     for row, column, block in tiles(largest, lambda number: number % processes == process):
-        kernel = _placed(kernel, block, row.rows.start, column.rows.start)
+        kernel = _place(kernel, block, row.rows.start, column.rows.start)
         if tiles.x2 is None and row != column:
-            kernel = _placed(kernel, block.swapaxes(0, 1), column.rows.start, row.rows.start)
-    return kernel if processes == 1 else _summed(kernel)
+            kernel = _place(kernel, block.swapaxes(0, 1), column.rows.start, row.rows.start)
+    return kernel if processes == 1 else _sum_over_processes(kernel)
 
 
 @functools.partial(jax.jit, donate_argnums=0)
-def _placed(kernel: Any, block: Any, row: Any, column: Any) -> Any:
+def _place(kernel: Any, block: Any, row: Any, column: Any) -> Any:
     return jax.lax.dynamic_update_slice(kernel, block, (row, column, *(0,) * (kernel.ndim - 2)))
 
 
-def _summed(kernel: Any) -> Any:
+def _sum_over_processes(kernel: Any) -> Any:
     """The sum over the processes: each entry is zero in all but one of them, so that nothing is
     rounded.
     """

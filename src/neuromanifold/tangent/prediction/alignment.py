@@ -7,11 +7,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from neuromanifold.graph.reading import called
-from neuromanifold.models.arguments import Model, Params, Samples, Targets, check_target, checked
+from neuromanifold.graph.reading import call
+from neuromanifold.models.arguments import (
+    Model,
+    Params,
+    Samples,
+    Targets,
+    check_arguments,
+    check_target,
+)
 from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.numerics.compiling import compiled
-from neuromanifold.numerics.lanczos import Product, largest_eigenpairs
+from neuromanifold.numerics.lanczos import MatrixProduct, largest_eigenpairs
 from neuromanifold.numerics.precision import boundary, is_traced, promote
 from neuromanifold.numerics.validation import refuse_tracers
 from neuromanifold.runtime.memory import memory_budget
@@ -37,7 +44,7 @@ def alignment(
     10.0
     """
     with boundary(params, x, y):
-        params, x = checked(f, params, x)
+        params, x = check_arguments(f, params, x)
         y = promote(check_target(f, params, x, y, loss), jax.tree.leaves(params)[0].dtype)
         check_loss(loss, y)
         value = _alignment(f, loss, params, x, y) * lr
@@ -46,7 +53,7 @@ def alignment(
 
 @compiled("f", "loss")
 def _alignment(f: Model, loss: Loss, params: Any, x: Any, y: Any) -> Any:
-    prediction, pullback = jax.vjp(lambda p: called(f, p, x), params)
+    prediction, pullback = jax.vjp(lambda p: call(f, p, x), params)
     g = jax.grad(loss)(prediction, y)
     return _squared_norm(pullback(g)) / _squared_norm(g)
 
@@ -78,7 +85,7 @@ def kernel_alignment(
     memory_budget(memory)
     refuse_tracers((params, x, y), "`kernel_alignment`")
     with boundary(params, x, y):
-        params, x = checked(f, params, x, dtype=np.float64)
+        params, x = check_arguments(f, params, x, dtype=np.float64)
         target = np.asarray(check_target(f, params, x, y), np.float64).ravel()
         if not target.any():
             raise ValueError(
@@ -90,6 +97,6 @@ def kernel_alignment(
             size = float(np.linalg.norm(kernel, "fro" if norm == "frobenius" else 2))
         else:
             product = np.asarray(kernel_product(f, params, x, jnp.asarray(target)))
-            operator = Product(kernel_product, (f,))
+            operator = MatrixProduct(kernel_product, (f,))
             size = float(largest_eigenpairs(operator, (params, x), len(target), 1).values[0])
         return float(target @ product / (target @ target * size)) if size > 0 else 0.0

@@ -9,13 +9,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from neuromanifold.graph.reading import called
-from neuromanifold.models.arguments import Model, Params, Samples, Targets, check_target, checked
+from neuromanifold.graph.reading import call
+from neuromanifold.models.arguments import (
+    Model,
+    Params,
+    Samples,
+    Targets,
+    check_arguments,
+    check_target,
+)
 from neuromanifold.models.function import flat_outputs
 from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.numerics.compiling import compiled
 from neuromanifold.numerics.precision import arithmetic, promote
-from neuromanifold.numerics.results import Result, counted, follows
+from neuromanifold.numerics.results import Result, count_of, follows
 from neuromanifold.numerics.validation import leading_axis, refuse_tracers
 from neuromanifold.runtime.memory import memory_budget
 from neuromanifold.tangent.kernel.ntk import ntk
@@ -64,7 +71,7 @@ class Influence(Result):
         size = np.linalg.norm(np.asarray(self.leave_one_out), axis=1)
         top = int(size.max(axis=0).argmax())
         return (
-            f"of {counted(n, 'sample')} on {counted(m, 'other')} with {counted(o, 'output')}: "
+            f"of {count_of(n, 'sample')} on {count_of(m, 'other')} with {count_of(o, 'output')}: "
             f"leaving one out moves outputs by {np.median(size):.2g} in the median, by "
             f"{size.max():.2g} at most (sample {top})"
         )
@@ -110,15 +117,15 @@ def influence(
     if not (math.isfinite(ridge) and ridge >= 0):
         raise ValueError(f"`ridge` is {ridge}; pass zero or a positive number.")
     with arithmetic():
-        params, x, other = checked(f, params, x, other, dtype=np.float64)
+        params, x, other = check_arguments(f, params, x, other, dtype=np.float64)
         y = promote(check_target(f, params, x, y, loss), np.float64)
         check_loss(loss, y)
         n, m = leading_axis(x), leading_axis(other)
         outputs = flat_outputs(f, params, x)
         o = outputs.shape[1]
         _check_size(n * o, m * o, memory)
-        g, H = (np.asarray(a) for a in _expansion(loss, called(f, params, x), y, o))
-        _check_separate(loss, called(f, params, x), y, H)
+        g, H = (np.asarray(a) for a in _expansion(loss, call(f, params, x), y, o))
+        _check_separate(loss, call(f, params, x), y, H)
         kernel = np.asarray(ntk(f, params, x, memory=memory))
         cross = np.asarray(ntk(f, params, other, x, memory=memory))
         return _solve(kernel, cross, g, H, flat_outputs(f, params, other), ridge, loss)

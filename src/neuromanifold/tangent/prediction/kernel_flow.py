@@ -12,8 +12,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neuromanifold.graph.reading import called
-from neuromanifold.models.arguments import Model, Params, Samples, Targets, check_target, checked
+from neuromanifold.graph.reading import call
+from neuromanifold.models.arguments import (
+    Model,
+    Params,
+    Samples,
+    Targets,
+    check_arguments,
+    check_target,
+)
 from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.numerics.results import Array, Result, follows
@@ -87,14 +94,14 @@ class KernelFlow(Result):
         if math.isinf(t):
             return self.limit()
         if self.curvature is None:
-            return self._moved(self._impulse_by_ode(float(t)))
-        return self._moved(self._filtered(t))
+            return self._move(self._impulse_by_ode(float(t)))
+        return self._move(self._filter(t))
 
     def early(self, t: float) -> Outputs:
         """Return the outputs to leading order in t: f(0) − tΘg(0), or with friction f(0) −
         (t²/2)Θg(0).
         """
-        return self._moved((t if self.friction is None else t**2 / 2) * self._gradient(self.start))
+        return self._move((t if self.friction is None else t**2 / 2) * self._gradient(self.start))
 
     def limit(self) -> Outputs:
         """Return the outputs at infinite time, for squared errors: f'(0) − Θ(X', X)(Θ + ρ/κ)⁺(f(0)
@@ -112,7 +119,7 @@ class KernelFlow(Result):
             raise ValueError(
                 "`friction` is 0, so that the flow never comes to rest; pass a finite time to `at`."
             )
-        return self._moved(self._filtered(math.inf))
+        return self._move(self._filter(math.inf))
 
     def largest_stable_lr(self, *, momentum: float = 0.0) -> float:
         """Return 2(1 + β)/(κλ_max(Θ) + ρ): beyond it gradient descent with momentum β on squared
@@ -148,14 +155,14 @@ class KernelFlow(Result):
         values, vectors = np.linalg.eigh(np.asarray(self.kernel, np.float64))
         return np.maximum(values, 0.0), vectors
 
-    def _filtered(self, t: float) -> Array:
+    def _filter(self, t: float) -> Array:
         """a(t) = V diag(κ g(s, t)/s) Vᵀ (f(0) − y) with the stiffnesses s = κλ + ρ."""
         values, vectors = self.modes
         residual = self._columns(self.start - self.target)
         gain = mode_gains(values, self.curvature or 0.0, self.ridge, self.friction, t)
         return (vectors @ (gain[:, None] * (vectors.T @ residual))).reshape(np.shape(self.start))
 
-    def _moved(self, impulse: Array) -> Outputs:
+    def _move(self, impulse: Array) -> Outputs:
         """f(t) = f(0) − Θa for the training samples and the others."""
         columns = self._columns(impulse)
         train = self.start - (self.kernel @ columns).reshape(np.shape(self.start))
@@ -274,7 +281,7 @@ def kernel_flow(
     """
     refuse_tracers((params, x, y, other), "`kernel_flow`")
     with arithmetic():
-        params, x, *rest = checked(
+        params, x, *rest = check_arguments(
             f, params, x, *([] if other is None else [other]), dtype=np.float64
         )
         y = check_target(f, params, x, y, loss)
@@ -283,13 +290,11 @@ def kernel_flow(
         theta = partial(ntk, f, params) if kernel is None else partial(kernel, f)
         return KernelFlow(
             kernel=np.asarray(theta(x, memory=memory)),
-            start=np.asarray(called(f, params, x), np.float64),
+            start=np.asarray(call(f, params, x), np.float64),
             target=np.asarray(y, np.float64),
             loss=loss,
             cross=None if others is None else np.asarray(theta(others, x, memory=memory)),
-            other_start=None
-            if others is None
-            else np.asarray(called(f, params, others), np.float64),
+            other_start=None if others is None else np.asarray(call(f, params, others), np.float64),
             rtol=rtol,
             ridge=ridge,
             friction=friction,

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from neuromanifold.graph.reading import called
+from neuromanifold.graph.reading import call
 from neuromanifold.models.arguments import Model, Params, check_model
 from neuromanifold.models.function import FunctionModel
 from neuromanifold.numerics.precision import boundary, full_products, is_traced, promote, widest
@@ -84,11 +84,11 @@ def taylor(f: Model, params0: Any, params: Any, x: Any, order: int) -> Any:
     dtypes = jax.tree.map(lambda leaf: jnp.result_type(leaf), params0)
     step = jax.tree.map(lambda p, p0, dtype: (p - p0).astype(dtype), params, params0, dtypes)
     if order == 1:
-        value, change = jax.jvp(lambda p: called(f, p, x), (params0,), (step,))
+        value, change = jax.jvp(lambda p: call(f, p, x), (params0,), (step,))
         return value + change
 
     def along(s: Any) -> Any:
-        return called(f, jax.tree.map(lambda p0, d: p0 + s.astype(d.dtype) * d, params0, step), x)
+        return call(f, jax.tree.map(lambda p0, d: p0 + s.astype(d.dtype) * d, params0, step), x)
 
     start = jnp.zeros((), jax.tree.leaves(step)[0].dtype)
     return sum(term / math.factorial(k) for k, term in enumerate(_derivatives(along, start, order)))

@@ -109,7 +109,7 @@ class JacobianCertificate(Certificate):
     def _describes(self, problem: Problem) -> bool:
         """Whether all that is said beside the rank is so."""
         said = (self.shape, self.kinks, self.ties, self.rounded)
-        true = (problem.shape, problem.decisions.places, _ties(problem), _rounded(problem))
+        true = (problem.shape, problem.decisions.places, _ties(problem), _list_rounded(problem))
         # A sketch mixes the columns, so the minor found in it names rows alone.
         square = len(self.columns) == (0 if self.sketched else len(self.rows))
         minor = square and len(self.rows) <= self.rank <= min(problem.shape)
@@ -152,23 +152,23 @@ class JacobianCertificate(Certificate):
         upper = _IN_WORDS.get(self.reason, f"failure probability ≤ {self.failure_probability:.1g}")
         kinks = f", {len(self.kinks)} kinks met exactly" if self.kinks else ""
         rounded = f", up to {' and '.join(self.rounded)} in float64" if self.rounded else ""
-        by = f", by the columns of {_shortened(self.witness)}" if self.witness else ""
+        by = f", by the columns of {_shorten(self.witness)}" if self.witness else ""
         return f"exact, {upper}{by}{kinks}{rounded}{', sketched' if self.sketched else ''}"
 
 
-def _shortened(names: Sequence[str]) -> str:
+def _shorten(names: Sequence[str]) -> str:
     return (
         ", ".join(names) if len(names) < 4 else f"{names[0]} … {names[-1]} ({len(names)} tensors)"
     )
 
 
-def certified(problem: Problem, *, prove: bool) -> Rank:
+def certify(problem: Problem, *, prove: bool) -> Rank:
     """The exact rank of J, with its certificate."""
-    certificate = certified_rank(problem, prove=prove)
+    certificate = certify_rank(problem, prove=prove)
     return exact_rank(certificate.rank, certificate)
 
 
-def certified_rank(problem: Problem, *, prove: bool) -> JacobianCertificate:
+def certify_rank(problem: Problem, *, prove: bool) -> JacobianCertificate:
     """The rank of J at float parameters and float data, exactly.
 
     The last layers are asked first. Then a short prime: its rank is a lower bound, and often one
@@ -185,7 +185,7 @@ def by_all_columns(problem: Problem, *, prove: bool) -> JacobianCertificate:
     """
     sketching = not prove and _is_wide(problem)
     p = modular.random_prime(bits=modular.SMALL_BITS)
-    found = _reduced(problem, p, sketching)
+    found = _reduce(problem, p, sketching)
     if reason := _proof(problem, found.rank):
         return _certificate(problem, p, found, reason, 0.0, sketching)
     part, p = _with_effect(problem), modular.random_prime()
@@ -193,7 +193,7 @@ def by_all_columns(problem: Problem, *, prove: bool) -> JacobianCertificate:
         found = _by_long_prime(problem, p, found, sketching)
     else:
         sketching = not prove and _is_wide(part)
-        found = _reduced(part, p, sketching)
+        found = _reduce(part, p, sketching)
     reason, probability = _proof(problem, found.rank), 0.0
     if not reason and prove:
         found, reason = _over_enough_primes(part, found), "primes"
@@ -240,7 +240,7 @@ def _certificate(
         ties=_ties(problem),
         escalated=decisions.escalated,
         sketched=sketched,
-        rounded=_rounded(problem),
+        rounded=_list_rounded(problem),
         wrt=None if len(problem.chosen.leaves) == len(problem.leaves) else problem.chosen.names,
         witness=witness,
         fingerprint=problem.fingerprint,
@@ -254,7 +254,7 @@ def _ties(problem: Problem) -> int:
     return int(sum((tie & ~kink).sum() for tie, kink in found))
 
 
-def _rounded(problem: Problem) -> tuple[str, ...]:
+def _list_rounded(problem: Problem) -> tuple[str, ...]:
     """What was computed once in float64."""
     return problem.graph.program.rounded
 
@@ -276,7 +276,7 @@ def by_last_layers(problem: Problem) -> JacobianCertificate | None:
     while count <= max(1, len(order) // 2):
         part = problem.wrt(_only(problem.chosen, order[:count]))
         sketching = _is_wide(part)
-        found = _reduced(part, p, sketching)
+        found = _reduce(part, p, sketching)
         if found.rank == rows:
             found = found._replace(columns=_in_the_whole(problem.chosen, part.chosen, found))
             return _certificate(problem, p, found, "full rank", 0.0, sketching, part.chosen.names)
@@ -340,7 +340,7 @@ def _is_too_large(problem: Problem) -> bool:
     return 5 * 8 * rows * columns > memory_budget(problem.budget)
 
 
-def _reduced(problem: Problem, p: int, sketching: bool) -> Echelon:
+def _reduce(problem: Problem, p: int, sketching: bool) -> Echelon:
     """The rank modulo p of J, or of sketches of it with more and more columns until one has fewer
     independent columns than it has: with high probability that is the rank of J then.
     """
@@ -361,7 +361,7 @@ def _by_long_prime(problem: Problem, p: int, found: Echelon, sketching: bool) ->
     else by elimination.
     """
     if sketching:
-        return max(found, _reduced(problem, p, sketching), key=lambda echelon: echelon.rank)
+        return max(found, _reduce(problem, p, sketching), key=lambda echelon: echelon.rank)
     J = problem.residues(p)
     if minor_spans(J, found.rows, found.columns, p):
         return found
@@ -423,7 +423,7 @@ def _over_enough_primes(problem: Problem, found: Echelon) -> Echelon:
 OPERATIONS = ("number", "gather", "add", "negate", "multiply", "divide", "dot", "sum", "scatter")
 
 
-class Entry(NamedTuple):
+class ListedArray(NamedTuple):
     """The array that an instruction makes: its number in the list, and its shape."""
 
     index: int
@@ -440,11 +440,11 @@ class Listing(Arithmetic):
     def __init__(self) -> None:
         self.instructions: list[list[Any]] = []
 
-    def _add(self, shape: tuple[int, ...], *instruction: Any) -> Entry:
+    def _add(self, shape: tuple[int, ...], *instruction: Any) -> ListedArray:
         self.instructions.append(list(instruction))
-        return Entry(len(self.instructions) - 1, tuple(int(n) for n in shape))
+        return ListedArray(len(self.instructions) - 1, tuple(int(n) for n in shape))
 
-    def lift(self, a: np.ndarray) -> Entry:
+    def lift(self, a: np.ndarray) -> ListedArray:
         """Numbers as hexadecimal floats, which are exact, or as integers."""
         flat = np.asarray(a).ravel()
         shown = (
@@ -452,7 +452,7 @@ class Listing(Arithmetic):
         )
         return self._add(np.shape(a), "number", shown)
 
-    def rearrange(self, fn: Callable[..., np.ndarray], *values: Entry) -> Entry:
+    def rearrange(self, fn: Callable[..., np.ndarray], *values: ListedArray) -> ListedArray:
         starts = np.cumsum([1, *(math.prod(v.shape) for v in values)])
         places = fn(
             *(
@@ -465,40 +465,40 @@ class Listing(Arithmetic):
             and places.size == starts[1] - 1
             and (places.ravel() == np.arange(1, starts[1])).all()
         ):
-            return Entry(values[0].index, places.shape)
+            return ListedArray(values[0].index, places.shape)
         return self._add(places.shape, "gather", [v.index for v in values], places.ravel().tolist())
 
-    def shape(self, a: Entry) -> tuple[int, ...]:
+    def shape(self, a: ListedArray) -> tuple[int, ...]:
         return a.shape
 
-    def _together(self, a: Entry, b: Entry) -> tuple[Entry, Entry]:
+    def _together(self, a: ListedArray, b: ListedArray) -> tuple[ListedArray, ListedArray]:
         shape = np.broadcast_shapes(a.shape, b.shape)
 
-        def spread(v: Entry) -> Entry:
+        def spread(v: ListedArray) -> ListedArray:
             return v if v.shape == shape else self.rearrange(lambda z: np.broadcast_to(z, shape), v)
 
         return spread(a), spread(b)
 
-    def add(self, a: Entry, b: Entry) -> Entry:
+    def add(self, a: ListedArray, b: ListedArray) -> ListedArray:
         a, b = self._together(a, b)
         return self._add(a.shape, "add", [a.index, b.index])
 
-    def negate(self, a: Entry) -> Entry:
+    def negate(self, a: ListedArray) -> ListedArray:
         return self._add(a.shape, "negate", [a.index])
 
-    def multiply(self, a: Entry, b: Entry) -> Entry:
+    def multiply(self, a: ListedArray, b: ListedArray) -> ListedArray:
         a, b = self._together(a, b)
         return self._add(a.shape, "multiply", [a.index, b.index])
 
-    def divide(self, a: Entry, b: Entry) -> Entry:
+    def divide(self, a: ListedArray, b: ListedArray) -> ListedArray:
         a, b = self._together(a, b)
         return self._add(a.shape, "divide", [a.index, b.index])
 
-    def dot(self, a: Entry, b: Entry) -> Entry:
+    def dot(self, a: ListedArray, b: ListedArray) -> ListedArray:
         lead, (m, k), n = a.shape[:-2], a.shape[-2:], b.shape[-1]
         return self._add((*lead, m, n), "dot", [a.index, b.index], [math.prod(lead), m, k, n])
 
-    def sum(self, a: Entry, axes: tuple[int, ...]) -> Entry:
+    def sum(self, a: ListedArray, axes: tuple[int, ...]) -> ListedArray:
         axes = tuple(d % len(a.shape) for d in axes)
         kept = [d for d in range(len(a.shape)) if d not in axes]
         last = self.rearrange(lambda z: z.transpose([*kept, *axes]), a)
@@ -509,7 +509,9 @@ class Listing(Arithmetic):
             math.prod(a.shape[d] for d in axes),
         )
 
-    def scatter_add(self, base: Entry, index: np.ndarray, updates: Entry) -> Entry:
+    def scatter_add(
+        self, base: ListedArray, index: np.ndarray, updates: ListedArray
+    ) -> ListedArray:
         return self._add(base.shape, "scatter", [base.index, updates.index], index.ravel().tolist())
 
 
@@ -580,14 +582,16 @@ def _regions(problem: Problem) -> dict[str, Any]:
     }
 
 
-def _listed(problem: Problem, program: Program) -> tuple[Listing, list[Any], list[int]]:
+def _list_instructions(problem: Problem, program: Program) -> tuple[Listing, list[Any], list[int]]:
     """The instructions of a program at this problem's numbers, what they end in, and which of
     them are the data.
     """
     A = Listing()
     inputs = problem.inputs(A, slice(None))
     first = len(problem.leaves)
-    data = [v.index for v in inputs[first : first + len(problem.data)] if isinstance(v, Entry)]
+    data = [
+        v.index for v in inputs[first : first + len(problem.data)] if isinstance(v, ListedArray)
+    ]
     return A, walk(program, A, inputs), data
 
 
@@ -597,7 +601,7 @@ def _bends(problem: Problem) -> dict[str, Any]:
     """
     if not problem.graph.units:
         return {"instructions": [], "signs": [], "maxima": []}
-    A, found, _ = _listed(problem, programs.quantities(problem.graph, problem.samples))
+    A, found, _ = _list_instructions(problem, programs.quantities(problem.graph, problem.samples))
     signs, maxima = [], []
     decided = zip(
         problem.graph.units, problem.decisions.gates, problem.decisions.ties, found, strict=True
@@ -612,5 +616,5 @@ def _bends(problem: Problem) -> dict[str, Any]:
 
 def _jacobian(problem: Problem) -> dict[str, Any]:
     program = programs.jacobians(problem.graph, problem.samples, problem.chosen.leaves)
-    A, [entry], data = _listed(problem, program)
+    A, [entry], data = _list_instructions(problem, program)
     return {"instructions": A.instructions, "output": entry.index, "data": data}

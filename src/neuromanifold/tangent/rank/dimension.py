@@ -15,7 +15,7 @@ from jax.flatten_util import ravel_pytree
 
 from neuromanifold.graph.graph import trace
 from neuromanifold.graph.selection import Selection, by_leaf, select
-from neuromanifold.models.arguments import Model, Params, Samples, checked, output_size
+from neuromanifold.models.arguments import Model, Params, Samples, check_arguments, output_size
 from neuromanifold.models.function import flat_outputs
 from neuromanifold.numerics.precision import boundary, is_floating, is_traced, promote
 from neuromanifold.numerics.rank import Rank, error_of_svd, rank_from_spectrum
@@ -23,7 +23,7 @@ from neuromanifold.numerics.results import follows
 from neuromanifold.numerics.validation import leading_axis, refuse_tracers, sample_arrays
 from neuromanifold.regions.problem import Problem
 from neuromanifold.runtime.memory import blocks, memory_budget
-from neuromanifold.tangent.rank.certificate import certified
+from neuromanifold.tangent.rank.certificate import certify
 from neuromanifold.tangent.rank.jacobian import sample_jacobians
 
 _OVERSAMPLING = 10
@@ -123,7 +123,7 @@ def functional_dimension(
             lambda alone: functional_dimension(f, params, x, wrt=alone, **options), params, wrt
         )
     with boundary(params, x) as leave:
-        params, x = checked(f, params, x, dtype=np.float64)
+        params, x = check_arguments(f, params, x, dtype=np.float64)
         traced = is_traced((params, x))
         chosen = select(params, wrt)
         found = _matrix(f, params, x, chosen, math.inf if traced else budget)
@@ -136,7 +136,7 @@ def functional_dimension(
             *leave((rank.value, rank.spectrum, rank.threshold, rank.gap)),
             sketched=found.sketched,
             rounding=_norm(error) * math.sqrt(found.parts),
-            rescaled=_rescaled(rank, np.asarray(found.matrix), error) if measured else None,
+            rescaled=_rescale(rank, np.asarray(found.matrix), error) if measured else None,
         )
     if not traced and not np.isfinite(rank.spectrum).all():
         raise ArithmeticError(
@@ -150,7 +150,7 @@ def functional_dimension(
     return rank
 
 
-def _rescaled(rank: Rank, J: np.ndarray, E: np.ndarray) -> int | None:
+def _rescale(rank: Rank, J: np.ndarray, E: np.ndarray) -> int | None:
     """Return the rank after rows and columns of J, and of its error E, were multiplied by powers of
     two until the largest entry of each of J's is about 1; those that are no larger than their error
     are zero.
@@ -217,7 +217,7 @@ def single_precision_rank(f: Model, params: Params, x: Samples) -> Rank:
     (1, 2)
     """
     with boundary(params, x) as leave:
-        params, x = promote(checked(f, params, x), np.float32)
+        params, x = promote(check_arguments(f, params, x), np.float32)
         J = sample_jacobians(f, params, x)
         J = J.reshape(-1, J.shape[-1])
         rank = rank_from_spectrum(spectrum_of(J), J.shape)
@@ -227,11 +227,11 @@ def single_precision_rank(f: Model, params: Params, x: Samples) -> Rank:
 def _exact(f: Model, params: Any, x: Any, wrt: Any, prove: bool, by_layer: bool) -> Any:
     refuse_tracers((params, x), "`exact=True`")
     with boundary(params, x):
-        checked(f, params, x)
+        check_arguments(f, params, x)
     problem = Problem.of(f, params, sample_arrays(x), wrt=wrt)
     if by_layer:
-        return by_leaf(lambda alone: certified(problem.wrt(alone), prove=prove), params, wrt)
-    return certified(problem, prove=prove)
+        return by_leaf(lambda alone: certify(problem.wrt(alone), prove=prove), params, wrt)
+    return certify(problem, prove=prove)
 
 
 class _Matrix(NamedTuple):

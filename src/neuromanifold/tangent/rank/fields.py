@@ -21,7 +21,7 @@ ONE = -1
 
 
 @dataclass(frozen=True, eq=False)
-class Fields:
+class VectorFields:
     """`count` vector fields: entry e adds factor[e]·scale·θ[source[e]] to component target[e] of
     field generator[e].
 
@@ -89,13 +89,13 @@ class Fields:
             fields[g][int(t)] = fields[g].get(int(t), Fraction(0)) + entry
         return fields
 
-    def combine(self, combination: Int[np.ndarray, "h g"]) -> "Fields":
+    def combine(self, combination: Int[np.ndarray, "h g"]) -> "VectorFields":
         """The fields Σ_k c_hk X_k for integer coefficients c."""
         h, g = np.nonzero(combination)
         pieces = [np.flatnonzero(self.generator == k) for k in g]
         entry = np.concatenate(pieces) if pieces else np.empty(0, np.int64)
         repeat = [len(piece) for piece in pieces]
-        return Fields(
+        return VectorFields(
             self.net,
             len(combination),
             np.repeat(h, repeat).astype(np.int64),
@@ -107,7 +107,7 @@ class Fields:
 
 
 @dataclass(frozen=True)
-class Layout:
+class ParameterLayout:
     """Where the weights and biases of each layer lie in the flat parameter vector."""
 
     net: MLP
@@ -144,7 +144,9 @@ class Layout:
         return self.weight(layer + 1)[:, neuron]
 
 
-def mixing(layout: Layout, layer: int, i: int, j: int, up: float, down: float) -> Fields:
+def mixing(
+    layout: ParameterLayout, layer: int, i: int, j: int, up: float, down: float
+) -> VectorFields:
     """One field: δ(W, b)_i = up·(W, b)_j and δV_{·j} = −down·V_{·i}, V the next layer's weights."""
     target = np.concatenate([layout.incoming(layer, i), layout.outgoing(layer, j)])
     source = np.concatenate([layout.incoming(layer, j), layout.outgoing(layer, i)])
@@ -154,7 +156,7 @@ def mixing(layout: Layout, layer: int, i: int, j: int, up: float, down: float) -
     return _single(layout.net, target, source, factor, ONE)
 
 
-def translation(layout: Layout, layer: int, i: int, slope: float) -> Fields:
+def translation(layout: ParameterLayout, layer: int, i: int, slope: float) -> VectorFields:
     """One field: δb_i = 1 and δb' = −slope·scale·V_{·i}, for a neuron with σ(z) = slope·z on the
     sample.
     """
@@ -165,19 +167,21 @@ def translation(layout: Layout, layer: int, i: int, slope: float) -> Fields:
     return _single(layout.net, target, source, factor, scale)
 
 
-def units(net: MLP, positions: Int[np.ndarray, " k"]) -> Fields:
+def units(net: MLP, positions: Int[np.ndarray, " k"]) -> VectorFields:
     """One constant field for each position: that parameter moves, nothing else."""
     k = len(positions)
     none = np.full(k, ONE)
-    return Fields(net, k, np.arange(k), np.asarray(positions, np.int64), none, np.ones(k), none)
+    return VectorFields(
+        net, k, np.arange(k), np.asarray(positions, np.int64), none, np.ones(k), none
+    )
 
 
-def join(net: MLP, parts: list[Fields]) -> Fields:
+def join(net: MLP, parts: list[VectorFields]) -> VectorFields:
     """All fields one after the other."""
     counts = np.cumsum([0, *(part.count for part in parts)])
     if not parts:
         return units(net, np.empty(0, np.int64))
-    return Fields(
+    return VectorFields(
         net,
         int(counts[-1]),
         np.concatenate(
@@ -190,9 +194,9 @@ def join(net: MLP, parts: list[Fields]) -> Fields:
     )
 
 
-def _single(net: MLP, target: Any, source: Any, factor: Any, scale: Any) -> Fields:
+def _single(net: MLP, target: Any, source: Any, factor: Any, scale: Any) -> VectorFields:
     scales = np.broadcast_to(scale, np.shape(target)).astype(np.int64)
-    return Fields(
+    return VectorFields(
         net,
         1,
         np.zeros(len(target), np.int64),

@@ -13,14 +13,20 @@ from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.regions.problem import Problem
 from neuromanifold.regions.status import LayerStatus
-from neuromanifold.tangent.rank.fields import Fields, Layout, join, mixing, translation
+from neuromanifold.tangent.rank.fields import (
+    ParameterLayout,
+    VectorFields,
+    join,
+    mixing,
+    translation,
+)
 
 
 def generator_count(problem: Problem) -> int:
     """How many rows `generators` would have; none for other networks, or where some parameters
     are frozen.
     """
-    if (net := _described(problem)) is None:
+    if (net := _describe(problem)) is None:
         return 0
     return sum(
         len(layer.linear) ** 2 + net.bias * len(layer.linear) + len(layer.scaled) + len(layer.mixed)
@@ -28,7 +34,7 @@ def generator_count(problem: Problem) -> int:
     )
 
 
-def _described(problem: Problem) -> MLP | None:
+def _describe(problem: Problem) -> MLP | None:
     """The description whose symmetries are known, when nothing is frozen."""
     whole = len(problem.chosen.leaves) == len(problem.leaves)
     return perceptron(problem.model) if whole else None
@@ -36,19 +42,19 @@ def _described(problem: Problem) -> MLP | None:
 
 def generators(problem: Problem, p: int) -> Int[np.ndarray, "g D"]:
     """Kernel vectors of J modulo p, one per row."""
-    if (net := _described(problem)) is None:
+    if (net := _describe(problem)) is None:
         return np.empty((0, problem.shape[1]), np.int64)
     return _fields(net, problem).modulo(_params(net, problem), p)
 
 
 def rational_generators(problem: Problem) -> list[dict[int, Fraction]]:
     """The entries of the same vectors as rational numbers, by column."""
-    if (net := _described(problem)) is None:
+    if (net := _describe(problem)) is None:
         return []
     return _fields(net, problem).fractions(_params(net, problem))
 
 
-def _fields(net: MLP, problem: Problem) -> Fields:
+def _fields(net: MLP, problem: Problem) -> VectorFields:
     return join(net, list(sample_symmetries(net, problem.layers).values()))
 
 
@@ -57,7 +63,7 @@ def _params(net: MLP, problem: Problem) -> Params:
     return tuple(Layer(next(leaves), next(leaves) if net.bias else None) for _ in range(net.depth))
 
 
-def sample_symmetries(net: MLP, layers: Sequence[LayerStatus]) -> dict[str, Fields]:
+def sample_symmetries(net: MLP, layers: Sequence[LayerStatus]) -> dict[str, VectorFields]:
     """Infinitesimal symmetries at θ on the sample, by where they come from.
 
     With V the next layer's weights and s_i the slope of a neuron that is linear on the sample:
@@ -67,7 +73,7 @@ def sample_symmetries(net: MLP, layers: Sequence[LayerStatus]) -> dict[str, Fiel
     mixing of neurons with equal or opposite slopes ±s(x) on the sample: δ(W, b)_i = (W, b)_j,
     δV_{·j} = ∓V_{·i}.
     """
-    layout = Layout(net)
+    layout = ParameterLayout(net)
     scalings, mixers, shifts, shared = [], [], [], []
     for index, layer in enumerate(layers):
         degrees = zip(layer.scaled.tolist(), layer.degrees.tolist(), strict=True)

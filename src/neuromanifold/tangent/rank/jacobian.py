@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.graph.selection import Selection, select
-from neuromanifold.models.arguments import Model, Params, Samples, checked
+from neuromanifold.models.arguments import Model, Params, Samples, check_arguments
 from neuromanifold.models.function import flat_outputs
 from neuromanifold.numerics.compiling import compiled
 from neuromanifold.numerics.precision import boundary
@@ -25,7 +25,7 @@ def jacobian(f: Model, params: Params, x: Samples, *, wrt: Any = None) -> Float[
     [[4.0, 1.0], [9.0, 1.0]]
     """
     with boundary(params, x) as leave:
-        params, x = checked(f, params, x)
+        params, x = check_arguments(f, params, x)
         chosen = select(params, wrt)
         return leave(sample_jacobians(f, params, x, chosen).reshape(-1, chosen.size))
 

@@ -177,7 +177,8 @@ def _integer_network(
 
 def _lines() -> tuple[Case, Case]:
     """x and x again, of rank 1."""
-    return (network([[[1.0]]] * 2, [[1.0]], biases=[[0.0]] * 2),) * 2
+    line = network([[[1.0]]] * 2, [[1.0]], biases=[[0.0]] * 2)
+    return line, line
 
 
 def _two_axes() -> tuple[Case, Case]:

@@ -10,7 +10,7 @@ import numpy as np
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP
 from neuromanifold.symmetry.account.equivalence import hidden_equivalence
-from neuromanifold.tangent.rank.certificate import certified_rank
+from neuromanifold.tangent.rank.certificate import certify_rank
 from neuromanifold_papers.check import Check, equal, inside
 from neuromanifold_papers.complexity.statements import cases as cast
 from neuromanifold_papers.complexity.statements.cases import Network, Widths
@@ -75,7 +75,7 @@ class Counted:
 def counted(net: MLP, params: Any, x: np.ndarray) -> Counted:
     """D, d and s."""
     group = hidden_equivalence(net, params, x)
-    rank = certified_rank(group.problem, prove=False).rank
+    rank = certify_rank(group.problem, prove=False).rank
     return Counted(net.n_params, rank, int(group.orbit_dimension()))
 
 

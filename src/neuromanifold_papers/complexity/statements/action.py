@@ -12,10 +12,10 @@ from neuromanifold.models.activation import Mixed, leaky_relu
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.regions.patterns import fixed_neurons
-from neuromanifold.symmetry.groups.dense import Dense
+from neuromanifold.symmetry.groups.dense import AffineElement
 from neuromanifold.symmetry.groups.hadamard import flatten
 from neuromanifold.symmetry.groups.linear import random_invertible
-from neuromanifold.tangent.rank.fields import Fields, Layout, join, mixing
+from neuromanifold.tangent.rank.fields import ParameterLayout, VectorFields, join, mixing
 from neuromanifold_papers.check import EPS, Check, equal, outside
 from neuromanifold_papers.complexity.statements import cases as cast
 from neuromanifold_papers.complexity.statements.cases import Network
@@ -38,10 +38,10 @@ def printed_action(matrices: Matrices, params: Params) -> Params:
     )
 
 
-def element(net: MLP, matrices: Matrices) -> Dense:
+def element(net: MLP, matrices: Matrices) -> AffineElement:
     """The library's element that acts by these matrices."""
     shifts = tuple(np.zeros(len(g)) for g in matrices)
-    return Dense(tuple(matrices), tuple(matrices), shifts, shifts, net.weight_scales)
+    return AffineElement(tuple(matrices), tuple(matrices), shifts, shifts, net.weight_scales)
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,7 +252,7 @@ def class_pairs(classes: Classes) -> list[tuple[int, int, int]]:
     return [(layer, i, j) for layer, group in groups for i in group for j in group]
 
 
-def equivalence_fields(case: Network, classes: Any = pattern_classes) -> Fields:
+def equivalence_fields(case: Network, classes: Any = pattern_classes) -> VectorFields:
     """The Lie algebra of H_eq ⊆ G_hid on the sample: neurons of one sign pattern mix freely, gl(m)
     for each layer and pattern.
 
@@ -260,7 +260,7 @@ def equivalence_fields(case: Network, classes: Any = pattern_classes) -> Fields:
     commutes with it on X: always-active and
     always-inactive neurons are two of the patterns.   [complexity, Def 4.1]
     """
-    layout, pairs = Layout(case.net), class_pairs(classes(case))
+    layout, pairs = ParameterLayout(case.net), class_pairs(classes(case))
     return join(case.net, [mixing(layout, layer, i, j, 1.0, 1.0) for layer, i, j in pairs])
 
 
@@ -277,11 +277,11 @@ def two_bent() -> Network:
     return cast.network([[[2], [2]], [[2, 2]]], [[3, -3], [1]], [-3, 0, 1, 3])
 
 
-def first_two_mixed(case: Network) -> Fields:
+def first_two_mixed(case: Network) -> VectorFields:
     """The field that adds the second hidden neuron to the first: a symmetry where both are
     linear.
     """
-    return mixing(Layout(case.net), 0, 0, 1, 1.0, 1.0)
+    return mixing(ParameterLayout(case.net), 0, 0, 1, 1.0, 1.0)
 
 
 @statement(

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from neuromanifold.graph.residues import Residues
+from neuromanifold.graph.residues import ResidueArithmetic
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.regions.generic import orbit_directions
 from neuromanifold.regions.patterns import sampled_regions
 from neuromanifold.symmetry.account.equivalence import hidden_equivalence
 from neuromanifold.tangent.rank.dimension import functional_dimension
-from neuromanifold.tangent.rank.fields import Fields, Layout, join, mixing
+from neuromanifold.tangent.rank.fields import ParameterLayout, VectorFields, join, mixing
 from neuromanifold_papers.check import Check, Drops, at_most, equal, outside
 from neuromanifold_papers.complexity.statements import cases as cast
 from neuromanifold_papers.complexity.statements.action import first_two_mixed, two_bent
@@ -122,11 +122,11 @@ def every_status(widths: Widths) -> Check:
     return at_most(left, right, cases=len(pairs), hidden_layers=len(widths) - 2)
 
 
-def proof_fields(case: Network) -> Fields:
+def proof_fields(case: Network) -> VectorFields:
     """Generators of Π D₊(n_l − k_l) × GL(k_l), GL mixing all k_l fixed neurons, the
     always-inactive ones too.
     """
-    layout, parts = Layout(case.net), []
+    layout, parts = ParameterLayout(case.net), []
     for layer, status in enumerate(hidden_equivalence(case.net, case.params, case.x).layers):
         parts += [mixing(layout, layer, int(i), int(i), 1.0, 1.0) for i in status.scaled]
         fixed = [int(i) for i in (*status.linear, *status.inactive)]
@@ -237,7 +237,7 @@ def affine_pieces(case: Network) -> list[np.ndarray]:
     """Which samples lie on each distinct affine piece x ↦ Ax + c of f_θ that X meets.
     [complexity, Sec. 4.3]
     """
-    A = Residues(modular.random_prime())
+    A = ResidueArithmetic(modular.random_prime())
     slope, value = case.problem.input_jacobian(A).values, case.problem.values(A).values
     x, p = modular.from_floats(case.x, A.p), A.p
     through = modular.matmul(slope, x[:, :, None], p)[:, :, 0]

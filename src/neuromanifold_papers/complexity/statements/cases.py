@@ -18,7 +18,7 @@ from neuromanifold.regions.patterns import fixed_neurons
 from neuromanifold.regions.problem import Problem
 from neuromanifold.regions.signs import Signs, signs_of
 from neuromanifold.tangent.rank.dimension import functional_dimension
-from neuromanifold.tangent.rank.fields import Fields
+from neuromanifold.tangent.rank.fields import VectorFields
 
 Widths = tuple[int, ...]
 Status = tuple[tuple[str, ...], ...]
@@ -113,7 +113,7 @@ class Network:
         found = fixed_neurons(self.net, self.params, self.x, exact=True)
         return [int(k) for k in found.fixed_by_layer]
 
-    def changes(self, fields: Fields) -> int:
+    def changes(self, fields: VectorFields) -> int:
         """How many entries of J·v are not zero, v running over the fields at θ: zero when all
         are symmetries on the sample.
         """

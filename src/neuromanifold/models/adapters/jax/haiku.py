@@ -44,12 +44,12 @@ def from_haiku(
             if type(error).__name__ != "MissingRNGError":  # Haiku does not export the class
                 raise
             raise ValueError(_training(str(error))) from None
-        return _unchanged(given, *y) if stateful else y
+        return _keep_output(given, *y) if stateful else y
 
     return AdaptedModel(apply, state, "a network from Haiku", "the network's own code"), params
 
 
-def _unchanged(before: Any, y: Any, after: Any) -> Any:
+def _keep_output(before: Any, y: Any, after: Any) -> Any:
     if any(
         old is not new
         for old, new in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True)

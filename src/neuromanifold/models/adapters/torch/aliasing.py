@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from neuromanifold.models.adapters.torch.program import Node, Ref, Untranslatable
+from neuromanifold.models.adapters.torch.program import Ref, TorchNode, Untranslatable
 
 # Operations whose result may share memory with their first argument.
 VIEWS = frozenset(
@@ -72,7 +72,7 @@ VIEWS = frozenset(
 
 
 def functional(
-    nodes: tuple[Node, ...], outputs: tuple[Any, ...], fixed: Mapping[str, str]
+    nodes: tuple[TorchNode, ...], outputs: tuple[Any, ...], fixed: Mapping[str, str]
 ) -> tuple[Any, Any]:
     """(nodes, outputs) without writes: after `y = op_(x)`, whoever reads x reads y.
 
@@ -96,7 +96,7 @@ def functional(
         elif node.target in VIEWS and first is not None:
             memory.update(dict.fromkeys(node.outputs, memory.get(first, first)))
         done.append(current)
-    return tuple(done), _replaced(outputs, renamed)
+    return tuple(done), _replace(outputs, renamed)
 
 
 def in_place(target: str) -> bool:
@@ -111,7 +111,7 @@ def _functional_name(target: str) -> str:
 
 
 def _check_write(
-    node: Node,
+    node: TorchNode,
     written: str,
     memory: Mapping[str, str],
     read_later: Mapping[str, str],
@@ -134,7 +134,7 @@ def _check_write(
             )
 
 
-def _last_uses(nodes: tuple[Node, ...], outputs: tuple[Any, ...]) -> dict[str, int]:
+def _last_uses(nodes: tuple[TorchNode, ...], outputs: tuple[Any, ...]) -> dict[str, int]:
     last = {
         ref.name: i for i, node in enumerate(nodes) for ref in _references((node.args, node.kwargs))
     }
@@ -151,19 +151,19 @@ def _references(argument: Any) -> Iterator[Ref]:
         yield from _references(list(argument.values()))
 
 
-def _with_names(node: Node, names: Mapping[str, str]) -> Node:
+def _with_names(node: TorchNode, names: Mapping[str, str]) -> TorchNode:
     return dataclasses.replace(
-        node, args=_replaced(node.args, names), kwargs=_replaced(node.kwargs, names)
+        node, args=_replace(node.args, names), kwargs=_replace(node.kwargs, names)
     )
 
 
-def _replaced(argument: Any, names: Mapping[str, str]) -> Any:
+def _replace(argument: Any, names: Mapping[str, str]) -> Any:
     if isinstance(argument, Ref):
         return Ref(_current(argument.name, names))
     if isinstance(argument, (list, tuple)):
-        return type(argument)(_replaced(part, names) for part in argument)
+        return type(argument)(_replace(part, names) for part in argument)
     if isinstance(argument, Mapping):
-        return {key: _replaced(part, names) for key, part in argument.items()}
+        return {key: _replace(part, names) for key, part in argument.items()}
     return argument
 
 

@@ -22,14 +22,14 @@ from neuromanifold.models.adapters.torch.export import (
 )
 from neuromanifold.models.adapters.torch.graph_writer import Smaller, graph_module
 from neuromanifold.models.adapters.torch.program import (
-    Program,
+    TorchProgram,
     Untranslatable,
     unknown,
     unknown_operations,
 )
 from neuromanifold.models.adapters.torch.program_model import ProgramModel
 from neuromanifold.models.adapters.torch.rewriting import as_constants, as_parameters
-from neuromanifold.models.adapters.torch.structure import filled, numbered
+from neuromanifold.models.adapters.torch.structure import fill, number_leaves
 from neuromanifold.models.adapters.torch.substitutes import own_gradients
 from neuromanifold.models.adapters.torch.tensors import (
     constants_of,
@@ -78,12 +78,12 @@ def from_torch(
     float64 on random inputs (`f.evidence`).
     """
     torch = need("torch")
-    module = _checked(module, torch)
+    module = _check_module(module, torch)
     own, tied = own_parameters(module)
     params = {name: to_numpy(parameter) for name, parameter in own.items()}
     with as_written():
         flat, leaves, takes = _flat(module, example, dict(kwargs or {}), output, whole, torch)
-        twin = _copied(flat).requires_grad_(True)
+        twin = _copy(flat).requires_grad_(True)
         gives = _form_of_output(twin, leaves)
         translated = _Translation(flat, twin, leaves, takes, gives, params, tied)
         program, constants, evidence = translated(1) if whole else translated.of_any_number()
@@ -108,7 +108,7 @@ def from_torch(
     ), params
 
 
-Translated = tuple[Program, dict[str, Any], str]
+Translated = tuple[TorchProgram, dict[str, Any], str]
 
 
 class OwnGradients(ValueError):
@@ -129,7 +129,7 @@ class _Translation:
 
     def __call__(self, samples: int) -> Translated:
         """The program of so many samples: one is mapped over all, several stand for any number."""
-        return self._compared(samples, *self._program(samples))
+        return self._compare(samples, *self._program(samples))
 
     def of_any_number(self) -> Translated:
         """The program of any number of samples; that of one where PyTorch can follow no other
@@ -142,9 +142,9 @@ class _Translation:
                 return self(1)
             except ValueError:
                 raise refusal from None
-        return self._compared(3, *found)
+        return self._compare(3, *found)
 
-    def _program(self, samples: int) -> tuple[Program, dict[str, Any]]:
+    def _program(self, samples: int) -> tuple[TorchProgram, dict[str, Any]]:
         exported = export(self.flat, [leaf[:samples] for leaf in self.leaves])
         program = program_of(exported, self.tied, _PREFIX)
         for node in unknown_operations(program):
@@ -153,7 +153,9 @@ class _Translation:
         ProgramModel(program, self.takes, self.gives).check(self.params, constants)
         return program, constants
 
-    def _compared(self, samples: int, program: Program, constants: dict[str, Any]) -> Translated:
+    def _compare(
+        self, samples: int, program: TorchProgram, constants: dict[str, Any]
+    ) -> Translated:
         def evidence() -> str:
             runner = ProgramModel(program, self.takes, self.gives)
             return compare(self.twin, runner, self.params, constants, self.leaves, self.tied)
@@ -169,8 +171,8 @@ class _Translation:
 
 
 def _with_statistics(
-    program: Program, module: Any, torch: Any
-) -> tuple[Program, dict[str, np.ndarray]]:
+    program: TorchProgram, module: Any, torch: Any
+) -> tuple[TorchProgram, dict[str, np.ndarray]]:
     """The program with running statistics among its parameters, and their values."""
     names, buffers = (
         {_PREFIX + name: name for name in statistics_of(module, torch)},
@@ -180,10 +182,10 @@ def _with_statistics(
     return as_parameters(program, moved), {name: to_numpy(buffers[name]) for name in moved.values()}
 
 
-def evaluated(module: Any) -> Any:
+def copy_for_evaluation(module: Any) -> Any:
     """A copy in evaluation mode."""
     with as_written():
-        return _copied(module).eval()
+        return _copy(module).eval()
 
 
 def with_buffers(f: AdaptedModel, buffers: Mapping[str, np.ndarray]) -> AdaptedModel:
@@ -194,18 +196,18 @@ def with_buffers(f: AdaptedModel, buffers: Mapping[str, np.ndarray]) -> AdaptedM
     return replace(f, state={name: named.get(name, value) for name, value in f.state.items()})
 
 
-def unwrapped(module: Any) -> Any:
+def unwrap(module: Any) -> Any:
     """The module inside what `torch.compile`, `DataParallel` and `DistributedDataParallel` made
     of it.
     """
     parallel = need("torch").nn.parallel
     inner = getattr(module, "_orig_mod", module)
     wrapped = isinstance(inner, parallel.DataParallel | parallel.DistributedDataParallel)
-    return unwrapped(inner.module) if wrapped else inner
+    return unwrap(inner.module) if wrapped else inner
 
 
-def _checked(module: Any, torch: Any) -> Any:
-    module = unwrapped(module)
+def _check_module(module: Any, torch: Any) -> Any:
+    module = unwrap(module)
     if isinstance(module, torch.jit.ScriptModule) or not isinstance(module, torch.nn.Module):
         raise TypeError(
             f"`module` is {indefinite(module)}; pass a torch.nn.Module in ordinary Python."
@@ -228,7 +230,7 @@ def _flat(
     dtype = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
     try:
-        takes = numbered(example, lambda leaf: hasattr(leaf, "shape"), leaves, "`example`")
+        takes = number_leaves(example, lambda leaf: hasattr(leaf, "shape"), leaves, "`example`")
     except TypeError as error:
         raise TypeError(f"{error}; pass tensors, and put what stays fixed into `kwargs`.") from None
     given = [to_tensor(leaf, dtype, device) for leaf in leaves]
@@ -260,18 +262,18 @@ def _flat_class(torch: Any) -> type:
             gives = None
             for i in range(len(leaves[0])):
                 y, found = self.one(*(leaf[i] for leaf in leaves)), []
-                gives = numbered(y, torch.is_tensor, found, "the output of `module`")
+                gives = number_leaves(y, torch.is_tensor, found, "the output of `module`")
                 each.append(found)
-            return filled(gives, [torch.stack(parts) for parts in zip(*each, strict=True)])
+            return fill(gives, [torch.stack(parts) for parts in zip(*each, strict=True)])
 
         def one(self, *leaves: Any) -> Any:
-            args, named = arguments(filled(self.takes, leaves))
+            args, named = arguments(fill(self.takes, leaves))
             y = self.module(*args, **named, **self.kwargs)
             return y if self.output is None else self.output(y)
 
         def forward(self, *leaves: Any) -> tuple[Any, ...]:
             found: list[Any] = []
-            numbered(self.structured(*leaves), torch.is_tensor, found, "")
+            number_leaves(self.structured(*leaves), torch.is_tensor, found, "")
             return tuple(found)
 
     return Flat
@@ -300,7 +302,7 @@ def _form_of_output(twin: Any, leaves: list[Any]) -> Any:
         ) from None
     found: list[Any] = []
     try:
-        gives = numbered(y, torch.is_tensor, found, "the output of `module`")
+        gives = number_leaves(y, torch.is_tensor, found, "the output of `module`")
     except TypeError as error:
         raise TypeError(
             f"{error}, which is no array; pass `output=`, a function that picks the arrays that "
@@ -326,7 +328,7 @@ def to_torch(module: Any, params: Params, *, resize: bool = False) -> Any:
     running statistics are written where `params` has them.
     """
     torch = need("torch")
-    module = _checked(module, torch)
+    module = _check_module(module, torch)
     own, tied = own_parameters(module)
     statistics = statistics_of(module, torch)
     _check_names(params, own, frozen_parameters(module), statistics)
@@ -335,9 +337,9 @@ def to_torch(module: Any, params: Params, *, resize: bool = False) -> Any:
             f"`params` has None for {', '.join(folded)}, folded into others; reduce with "
             "`fold=False` for PyTorch."
         )
-    twin, given = _copied(module), [name for name in (*own, *statistics) if name in params]
+    twin, given = _copy(module), [name for name in (*own, *statistics) if name in params]
     if resize:
-        resized(twin, {name: np.shape(params[name]) for name in given}, tied, torch)
+        resize_layers(twin, {name: np.shape(params[name]) for name in given}, tied, torch)
     written = {**dict(twin.named_buffers()), **dict(twin.named_parameters(remove_duplicate=False))}
     with torch.no_grad():
         for name in given:
@@ -372,16 +374,16 @@ def to_graph_module(module: Any, smaller: Mapping[str, Smaller], example: Any) -
     """A copy of the module's graph at fewer parameters (`fx.GraphModule`); `example` is one
     batch, as for `from_torch`.
     """
-    module = _copied(_checked(module, need("torch")))
-    return graph_module(module, smaller, _given(module, example))
+    module = _copy(_check_module(module, need("torch")))
+    return graph_module(module, smaller, _read_example(module, example))
 
 
 def save_graph(path: Path, module: Any, example: Any) -> Path:
     """The module as a `.pt2` file, for any number of samples."""
-    return write_graph(path, module, _given(module, example))
+    return write_graph(path, module, _read_example(module, example))
 
 
-def _given(module: Any, example: Any) -> Given:
+def _read_example(module: Any, example: Any) -> Given:
     """Three samples of the example as positional and as named arguments, their first axis of any
     length.
     """
@@ -421,7 +423,7 @@ def _fitting(torch: Any, name: str, value: Any, parameter: Any) -> Any:
     return tensor
 
 
-def _copied(module: Any) -> Any:
+def _copy(module: Any) -> Any:
     try:
         return copy.deepcopy(module)
     except Exception as error:
@@ -470,7 +472,7 @@ def compare(
         name: rng.integers(0, 2, np.shape(leaf), np.int8) * np.float32(2) - np.float32(1)
         for name, leaf in params.items()
     }
-    paired = _paired(gradient, direction)
+    paired = _pair(gradient, direction)
     if not np.isfinite(paired[0]):
         names = ", ".join(name for name, slope in gradient.items() if not np.isfinite(slope).all())
         raise ValueError(
@@ -519,14 +521,14 @@ def _reference(
     """
     torch = need("torch")
 
-    drawn, given = [_drawn(leaf, rng) for leaf in leaves], [_array(leaf) for leaf in leaves]
+    drawn, given = [_draw_like(leaf, rng) for leaf in leaves], [_array(leaf) for leaf in leaves]
     problem = "not a number"
     for dtype, x in (
         (dtype, x) for dtype in dict.fromkeys(("float64", own)) for x in (drawn, given)
     ):
         module.to(getattr(torch, dtype))
         try:
-            outputs = [to_numpy(y) for y in _called(module, dtype, own, x)]
+            outputs = [to_numpy(y) for y in _call(module, dtype, own, x)]
         except Exception as error:
             problem = first_line(error)
             continue
@@ -538,7 +540,7 @@ def _reference(
     )
 
 
-def _drawn(leaf: Any, rng: np.random.Generator) -> np.ndarray:
+def _draw_like(leaf: Any, rng: np.random.Generator) -> np.ndarray:
     """Random data like the example's: normal with its mean and deviation, or a shuffle of its
     entries where that is no number.
     """
@@ -552,19 +554,19 @@ def _array(leaf: Any) -> np.ndarray:
     return (leaf.double() if leaf.is_floating_point() else leaf).detach().cpu().numpy()
 
 
-def _called(module: Any, dtype: str, own: str, x: Arrays) -> tuple[Any, ...]:
+def _call(module: Any, dtype: str, own: str, x: Arrays) -> tuple[Any, ...]:
     """The module's outputs; in float64, a dtype that its code names is read as float64 too."""
     torch = need("torch")
 
     device = next(module.parameters()).device
     tensors = [torch.from_numpy(a).to(device) for a in x]
     tensors = [t.to(getattr(torch, dtype)) if t.is_floating_point() else t for t in tensors]
-    with _widened(own) if dtype == "float64" else contextlib.nullcontext():
+    with _widen(own) if dtype == "float64" else contextlib.nullcontext():
         return module(*tensors)
 
 
 @contextlib.contextmanager
-def _widened(own: str) -> Generator[None]:
+def _widen(own: str) -> Generator[None]:
     """PyTorch with float64 in the place of every floating dtype as wide as the module's own, as
     the program has it.
     """
@@ -608,7 +610,7 @@ def _backwards(
 
     parameters = {name.removeprefix("module."): p for name, p in module.named_parameters()}
     with torch.enable_grad():
-        outputs = _called(module, dtype, own, x)
+        outputs = _call(module, dtype, own, x)
         loss = [
             (y * torch.from_numpy(v).to(y)).sum()
             for y, v in zip(outputs, weights, strict=True)
@@ -645,7 +647,7 @@ def _forwards(
         return jax.tree.map(np.asarray, found)
 
 
-def _is_depthwise(program: Program) -> bool:
+def _is_depthwise(program: TorchProgram) -> bool:
     """Whether convolutions have groups: XLA's on a CPU are so slow that compiling them well is
     quicker than running them once.
     """
@@ -683,7 +685,7 @@ def _deviation(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.abs(a[defined] - b[defined]).max(initial=0.0) / (largest or 1.0))
 
 
-def _paired(gradient: Mapping[str, Any], direction: Mapping[str, Any]) -> tuple[float, float]:
+def _pair(gradient: Mapping[str, Any], direction: Mapping[str, Any]) -> tuple[float, float]:
     """⟨vᵀJ, u⟩, and the norm of its terms, which is the size that the sum has for random signs u."""
     total = square = 0.0
     for name, slope in gradient.items():
@@ -710,7 +712,7 @@ def _is_norm(layer: Any, torch: Any) -> bool:
     return isinstance(layer, torch.nn.BatchNorm1d | torch.nn.BatchNorm2d | torch.nn.BatchNorm3d)
 
 
-def resized(
+def resize_layers(
     module: Any, shapes: Mapping[str, tuple[int, ...]], tied: Mapping[str, str], torch: Any
 ) -> None:
     """Give the parameters of linear layers, convolutions and batch normalisations (with their
@@ -743,7 +745,7 @@ def resized(
             torch.nn.Parameter(new, requires_grad=old.requires_grad) if is_parameter else new,
         )
         if leaf == "weight" or _is_norm(layer, torch):
-            _renamed(layer, name, shape, torch)
+            _rename_widths(layer, name, shape, torch)
     _check_norms(module, torch)
 
 
@@ -760,7 +762,7 @@ def _check_norms(module: Any, torch: Any) -> None:
             )
 
 
-def _renamed(layer: Any, name: str, shape: tuple[int, ...], torch: Any) -> None:
+def _rename_widths(layer: Any, name: str, shape: tuple[int, ...], torch: Any) -> None:
     """What a layer says of its own widths."""
     nn = torch.nn
     if isinstance(layer, nn.Linear):

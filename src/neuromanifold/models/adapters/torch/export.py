@@ -18,14 +18,14 @@ from neuromanifold.models.adapters.torch.operations import OPERATIONS
 from neuromanifold.models.adapters.torch.program import (
     Dtype,
     Input,
-    Node,
-    Program,
     Ref,
     Shape,
+    TorchNode,
+    TorchProgram,
     Untranslatable,
 )
-from neuromanifold.models.adapters.torch.rewriting import needed, settled
-from neuromanifold.models.adapters.torch.substitutes import padded_sequences
+from neuromanifold.models.adapters.torch.rewriting import keep_needed, settle
+from neuromanifold.models.adapters.torch.substitutes import keep_sequences_padded
 from neuromanifold.runtime.files import from_memory, write_atomically
 from neuromanifold.runtime.packages import need
 
@@ -52,7 +52,7 @@ def export(flat: Any, leaves: list[Any]) -> Any:
         exported = torch.export.export(module, tuple(given), dynamic_shapes=free, strict=False)
         return exported if _readable(exported) else exported.run_decompositions(_parts(torch))
 
-    with quiet(), contextlib.nullcontext() if many else padded_sequences():
+    with quiet(), contextlib.nullcontext() if many else keep_sequences_padded():
         if any(tensor.device.type != "cpu" for tensor in (*flat.parameters(), *flat.buffers())):
             with contextlib.suppress(
                 Exception
@@ -66,7 +66,7 @@ def export(flat: Any, leaves: list[Any]) -> Any:
         if refusal or (not many and _counting(exported)):
             # One that differentiates itself, or makes shapes of its constants, is recorded.
             with contextlib.suppress(Exception):
-                return recorded(flat, leaves)
+                return record_operations(flat, leaves)
         if exported is None:
             raise ValueError(refusal)
         return exported
@@ -91,7 +91,7 @@ def _readable(exported: Any) -> bool:
     return all(node.target in OPERATIONS for node in nodes)
 
 
-def recorded(flat: Any, leaves: list[Any]) -> Any:
+def record_operations(flat: Any, leaves: list[Any]) -> Any:
     """The operations of a module below autograd, its own derivatives (`torch.func.jacrev`,
     `torch.autograd.grad`) among them, in the form of an exported program.
 
@@ -117,7 +117,7 @@ def recorded(flat: Any, leaves: list[Any]) -> Any:
             _allow_non_fake_inputs=many,
         )(*arguments)
 
-    found, held = _lifted(record(run if own else flat, [*given, *own.values()], {}))
+    found, held = _lift_tensors(record(run if own else flat, [*given, *own.values()], {}))
     tensors = [*own.values(), *held]
     arguments = [*given, *(imitated(tensor.detach(), []) for tensor in tensors)]
     plain = torch.func.functionalize(found, remove="mutations")
@@ -127,7 +127,7 @@ def recorded(flat: Any, leaves: list[Any]) -> Any:
             if not bool(guard.expr.subs(dict.fromkeys(guard.expr.free_symbols, n))):
                 raise ValueError(_VIOLATED)
     if not many:
-        tensors += _folded(found.graph, held)
+        tensors += _fold_constants(found.graph, held)
     return _as_exported(found.graph, tensors, flat)
 
 
@@ -150,7 +150,7 @@ def _any_length() -> tuple[Any, Any]:
     return environment.guards, imitated
 
 
-def _folded(graph: Any, held: list[Any]) -> list[Any]:
+def _fold_constants(graph: Any, held: list[Any]) -> list[Any]:
     """Computes what depends on the last inputs alone, whose values are `held`; gives the results,
     which become further inputs. Numbers with rounding stay in the program where their shape allows.
     """
@@ -201,11 +201,11 @@ _READS = ("nonzero", "masked_select", "_local_scalar_dense", "unique", "_unique2
 
 def _by_values(node: Any) -> bool:
     """Whether an operation of a recorded graph has a result whose shape depends on values."""
-    name = _masked(node) if node.op == "call_function" else ""
+    name = _name_operation(node) if node.op == "call_function" else ""
     return name.startswith("masked.") or name.split(".")[1:2] in [[read] for read in _READS]
 
 
-def _lifted(found: Any) -> tuple[Any, list[Any]]:
+def _lift_tensors(found: Any) -> tuple[Any, list[Any]]:
     """A recorded graph with the tensors that it holds as further inputs, and these; nothing is
     detached.
     """
@@ -264,7 +264,7 @@ class Given(NamedTuple):
     free: Sequence[tuple[Any, Mapping[int, Any]]]
 
 
-def exported_whole(module: Any, given: Given) -> Any:
+def export_whole(module: Any, given: Given) -> Any:
     """`torch.export` with the module's own arguments and its layers' operations; of up to 65,535
     samples where PyTorch takes another
     kernel beyond, as above."""
@@ -300,7 +300,7 @@ def exported_whole(module: Any, given: Given) -> Any:
 
 def write_graph(path: Path, module: Any, given: Given) -> Path:
     """The module as a `.pt2` file."""
-    exported = exported_whole(module, given)
+    exported = export_whole(module, given)
     with quiet():
         write = from_memory(lambda archive: need("torch").export.save(exported, archive))
         return write_atomically(path, write)
@@ -416,7 +416,7 @@ def _place(error: Exception, library: Path) -> str:
     )
 
 
-def program_of(exported: Any, tied: Mapping[str, str], prefix: str) -> Program:
+def program_of(exported: Any, tied: Mapping[str, str], prefix: str) -> TorchProgram:
     """The exported graph as a program; `tied` maps each parameter's name to the one it shares
     its memory with.
     """
@@ -439,8 +439,8 @@ def program_of(exported: Any, tied: Mapping[str, str], prefix: str) -> Program:
     nodes, outputs = functional(
         nodes, tuple(Ref(name) for name in signature.user_outputs), {**named, **fixed}
     )
-    return Program(
-        nodes=settled(needed(nodes, outputs), shapes),
+    return TorchProgram(
+        nodes=settle(keep_needed(nodes, outputs), shapes),
         parameters={place: tied[name] for place, name in named.items()},
         constants=fixed,
         inputs=inputs,
@@ -482,7 +482,7 @@ def _counting(exported: Any) -> Any:
     return None
 
 
-def _masked(node: Any) -> str:
+def _name_operation(node: Any) -> str:
     """The name of an operation; of one that picks entries by a mask, our own."""
     name, bool_ = target_name(node.target), need("torch").bool
     if name in ("aten.nonzero.default", "aten.nonzero_numpy.default"):
@@ -512,10 +512,10 @@ def _shape(value: Any) -> Shape:
     return tuple(n if type(n) is int else None for n in getattr(value, "shape", ()))
 
 
-def _node(node: Any, prefix: str) -> Node:
+def _node(node: Any, prefix: str) -> TorchNode:
     dtype = getattr(node.meta.get("val"), "dtype", None)
-    return Node(
-        target=_masked(node),
+    return TorchNode(
+        target=_name_operation(node),
         args=_argument(node.args),
         kwargs={
             name: _argument(value) for name, value in node.kwargs.items() if name not in IGNORED

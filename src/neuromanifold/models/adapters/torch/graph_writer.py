@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from neuromanifold.models.adapters.torch.export import Given, exported_whole, quiet
+from neuromanifold.models.adapters.torch.export import Given, export_whole, quiet
 from neuromanifold.models.adapters.torch.tensors import (
     frozen_parameters,
     own_parameters,
@@ -50,7 +50,7 @@ def graph_module(module: Any, smaller: Mapping[str, Smaller], given: Given) -> A
             f"{', '.join(smaller)}."
         )
     exported, tied = (
-        exported_whole(module, given),
+        export_whole(module, given),
         {**tied, **dict(zip(statistics, statistics, strict=True))},
     )
     smaller = {
@@ -216,11 +216,11 @@ def _same(direct: Any, padded: Any, given: Given, torch: Any) -> bool:
 
 
 def _wide_outputs(module: Any, given: Given, torch: Any) -> list[Any]:
-    args, kwargs = jax.tree.map(_doubled, (given.args, dict(given.kwargs)))
+    args, kwargs = jax.tree.map(_double, (given.args, dict(given.kwargs)))
     return _outputs(copy.deepcopy(module).double(), args, kwargs, torch)
 
 
-def _doubled(leaf: Any) -> Any:
+def _double(leaf: Any) -> Any:
     return (
         leaf.double() if hasattr(leaf, "is_floating_point") and leaf.is_floating_point() else leaf
     )

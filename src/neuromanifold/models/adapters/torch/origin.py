@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from neuromanifold.models.adapters.torch.structure import filled
+from neuromanifold.models.adapters.torch.structure import fill
 
 Bounds = tuple[int | None, int | None]
 
@@ -44,13 +44,13 @@ class Form:
     @property
     def arrays(self) -> Any:
         """The template with the numbers of arrays alone, None elsewhere."""
-        return filled(
+        return fill(
             self.template, [None if isinstance(slot, Fixed) else slot for slot in self.slots]
         )
 
     def filled(self, arrays: Any) -> Any:
         """The arrays in their places, with what is fixed in its own."""
-        return filled(
+        return fill(
             self.template,
             [slot.value if isinstance(slot, Fixed) else arrays[slot] for slot in self.slots],
         )

@@ -35,7 +35,7 @@ class Dtype:
 
 
 @dataclass(frozen=True)
-class Node:
+class TorchNode:
     """One operation: what it is called on, the names of its results with their dtypes, and where
     it stands in the source.
     """
@@ -59,14 +59,14 @@ class Input:
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
+class TorchProgram:
     """A straight list of operations on parameters, constants and inputs.
 
     `parameters` and `constants` say which name each placeholder stands for; tied parameters share
     one. `dtype` is the widest floating dtype of the parameters the program was made with.
     """
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[TorchNode, ...]
     parameters: Mapping[str, str]
     constants: Mapping[str, str]
     inputs: tuple[Input, ...]
@@ -95,7 +95,7 @@ class Program:
         }
         for node in self.nodes:
             values.update(_results(node, cast, values, largest))
-        return [resolved(output, values, cast) for output in self.outputs]
+        return [resolve(output, values, cast) for output in self.outputs]
 
 
 @dataclass(frozen=True)
@@ -123,12 +123,12 @@ class Casting:
 
 
 def _results(
-    node: Node, cast: Casting, values: Mapping[str, Any], largest: float | int
+    node: TorchNode, cast: Casting, values: Mapping[str, Any], largest: float | int
 ) -> Iterator[tuple[str, Any]]:
     operation = OPERATIONS.get(node.target)
     if operation is None:
         raise Untranslatable(unknown(node))
-    args, kwargs = resolved(node.args, values, cast), resolved(node.kwargs, values, cast)
+    args, kwargs = resolve(node.args, values, cast), resolve(node.kwargs, values, cast)
     try:
         result = operation(*args, **kwargs)
     except Refusal as refusal:
@@ -145,7 +145,7 @@ def _results(
         yield name, value if dtype is None or value is None else cast(value, dtype)
 
 
-def unknown(node: Node) -> str:
+def unknown(node: TorchNode) -> str:
     """The sentence for an operation that the table does not have."""
     return (
         f"`module` uses {node.target} at {node.where}, an operation that is not in the table; "
@@ -153,12 +153,12 @@ def unknown(node: Node) -> str:
     )
 
 
-def unknown_operations(program: Program) -> list[Node]:
+def unknown_operations(program: TorchProgram) -> list[TorchNode]:
     """The nodes that no entry of the table computes."""
     return [node for node in program.nodes if node.target not in OPERATIONS]
 
 
-def refuse_batch_statistics(program: Program) -> None:
+def refuse_batch_statistics(program: TorchProgram) -> None:
     """Refuse batch normalisations that take their moments from samples; of weights they may."""
     sampled = {given.name for given in program.inputs}
     for node in program.nodes:
@@ -182,14 +182,14 @@ def names_in(argument: Any) -> Iterator[str]:
             yield from names_in(part)
 
 
-def resolved(argument: Any, values: Mapping[str, Any], cast: Any) -> Any:
+def resolve(argument: Any, values: Mapping[str, Any], cast: Any) -> Any:
     """An argument with names replaced by values and dtypes by `cast[name]`, the run's."""
     if isinstance(argument, Ref):
         return values[argument.name]
     if isinstance(argument, Dtype):
         return cast[argument.name]
     if isinstance(argument, (list, tuple)):
-        return [resolved(part, values, cast) for part in argument]
+        return [resolve(part, values, cast) for part in argument]
     if isinstance(argument, Mapping):
-        return {name: resolved(part, values, cast) for name, part in argument.items()}
+        return {name: resolve(part, values, cast) for name, part in argument.items()}
     return argument

@@ -11,11 +11,11 @@ import numpy as np
 from neuromanifold.models.adapters.torch.origin import Origin
 from neuromanifold.models.adapters.torch.program import (
     Input,
-    Program,
+    TorchProgram,
     Untranslatable,
     refuse_batch_statistics,
 )
-from neuromanifold.models.adapters.torch.structure import filled, leaves
+from neuromanifold.models.adapters.torch.structure import fill, leaves
 from neuromanifold.numerics.precision import arithmetic, dtype_of
 from neuromanifold.numerics.validation import indefinite
 
@@ -32,15 +32,15 @@ class ProgramModel:
     `origin` is what the file says besides, where it came from one.
     """
 
-    program: Program
+    program: TorchProgram
     takes: Any
     gives: Any
     origin: Origin | None = None
 
     def __call__(self, params: Mapping[str, Any], constants: Mapping[str, Any], x: Any) -> Any:
         """f_θ(x)."""
-        given = checked_leaves(self.program, self.takes, x)
-        return filled(self.gives, self.outputs(params, constants, given))
+        given = check_leaves(self.program, self.takes, x)
+        return fill(self.gives, self.outputs(params, constants, given))
 
     def outputs(
         self, params: Any, constants: Any, given: list[Any], largest: float | int = np.inf
@@ -78,7 +78,7 @@ class ProgramModel:
             jax.eval_shape(lambda given: self.outputs(params, constants, given, _LARGEST), given)
 
 
-def checked_leaves(program: Program, takes: Any, x: Any) -> list[Any]:
+def check_leaves(program: TorchProgram, takes: Any, x: Any) -> list[Any]:
     """The arrays of x in the program's order, each of the shape and kind it was made for."""
     found = list(leaves(takes, x))
     for path, leaf in found:

@@ -23,8 +23,8 @@ from neuromanifold.models.adapters.model import AdaptedModel
 from neuromanifold.models.adapters.torch.export import Given, write_graph
 from neuromanifold.models.adapters.torch.graph_writer import Smaller, graph_module
 from neuromanifold.models.adapters.torch.origin import Bounds, Fixed, Form, Origin
-from neuromanifold.models.adapters.torch.program import Input, Node, Program, resolved
-from neuromanifold.models.adapters.torch.program_model import ProgramModel, checked_leaves
+from neuromanifold.models.adapters.torch.program import Input, TorchNode, TorchProgram, resolve
+from neuromanifold.models.adapters.torch.program_model import ProgramModel, check_leaves
 from neuromanifold.models.adapters.torch.structure import leaves
 from neuromanifold.models.adapters.torch.tensors import from_array, tensors_in
 from neuromanifold.runtime.packages import need
@@ -53,13 +53,13 @@ def program_graph(model: Any, smaller: Mapping[str, Smaller], example: Any) -> A
     """The file's network at fewer parameters (`fx.GraphModule`); `example` is one batch of its
     input.
     """
-    checked_leaves(model.apply.program, model.apply.takes, example)
-    return graph_module(program_module(model), smaller, given_to(model, example))
+    check_leaves(model.apply.program, model.apply.takes, example)
+    return graph_module(program_module(model), smaller, example_for(model, example))
 
 
 def write_program(path: Path, model: Any, graph: Any, example: Any) -> Path:
     """A graph of the file's network as a `.pt2` file: the same arguments, names and free axes."""
-    return write_graph(path, graph, given_to(model, example))
+    return write_graph(path, graph, example_for(model, example))
 
 
 def program_module(model: Any, params: Mapping[str, Any] | None = None) -> Any:
@@ -79,7 +79,7 @@ def program_module(model: Any, params: Mapping[str, Any] | None = None) -> Any:
 
 
 def _tensors(
-    program: Program, origin: Origin, values: Mapping[str, Any], torch: Any
+    program: TorchProgram, origin: Origin, values: Mapping[str, Any], torch: Any
 ) -> Iterator[tuple[str, Any, bool]]:
     """(name, tensor, whether it is saved); names that share a weight get one object."""
     made: dict[str, Any] = {}
@@ -113,7 +113,7 @@ def _register(module: Any, name: str, tensor: Any, persistent: bool, torch: Any)
         ) from None
 
 
-def _forward(module: Any, program: Program, origin: Origin, torch: Any) -> Any:
+def _forward(module: Any, program: TorchProgram, origin: Origin, torch: Any) -> Any:
     """What the module does when it is called, with the signature that the file describes."""
     dtypes = _Dtypes(torch)
     operations = [_operation(node, torch) for node in program.nodes]
@@ -132,11 +132,11 @@ def _forward(module: Any, program: Program, origin: Origin, torch: Any) -> Any:
         values |= {spec.name: leaf for spec, leaf in zip(program.inputs, inputs, strict=True)}
         for node, operation in zip(program.nodes, operations, strict=True):
             result = operation(
-                *resolved(node.args, values, dtypes), **resolved(node.kwargs, values, dtypes)
+                *resolve(node.args, values, dtypes), **resolve(node.kwargs, values, dtypes)
             )
             results = result if node.many else (result,)[: len(node.outputs)]
             values.update(zip(node.outputs, results, strict=True))
-        return origin.gives.filled(resolved(program.outputs, values, dtypes))
+        return origin.gives.filled(resolve(program.outputs, values, dtypes))
 
     forward.__signature__ = _signature(origin)  # pyright: ignore[reportFunctionMemberAccess]
     return forward
@@ -152,7 +152,7 @@ class _Dtypes:
         return getattr(self.torch, name)
 
 
-def _operation(node: Node, torch: Any) -> Any:
+def _operation(node: TorchNode, torch: Any) -> Any:
     """PyTorch's own operation of that name; every name is one of the table, or the reader would
     have refused it.
     """
@@ -221,7 +221,7 @@ def _note_devices(devices: tuple[str, ...]) -> None:
         )
 
 
-def given_to(model: Any, example: Any) -> Given:
+def example_for(model: Any, example: Any) -> Given:
     """Three samples of the example (one where the program takes one), as the file's module is
     called; its free axes stay free.
     """
@@ -245,7 +245,7 @@ def outputs_in_torch(model: Any, module: Any, x: Any) -> Iterator[np.ndarray]:
     float64.
     """
     torch, program = need("torch"), model.apply.program
-    count = checked_leaves(program, model.apply.takes, x)[0].shape[0]
+    count = check_leaves(program, model.apply.takes, x)[0].shape[0]
     for rows in [[i] for i in range(count)] if _takes_one(program) else [list(range(count))]:
         args, kwargs = model.apply.origin.takes.filled(_batch(model, x, lambda _, rows=rows: rows))
         with torch.no_grad():
@@ -267,7 +267,7 @@ def _batch(model: Any, x: Any, rows: Callable[[int], list[int]]) -> list[Any]:
     ]
 
 
-def _takes_one(program: Program) -> bool:
+def _takes_one(program: TorchProgram) -> bool:
     return any(spec.shape[0] == 1 for spec in program.inputs)
 
 

@@ -17,7 +17,7 @@ def leaves(template: Any, value: Any, path: str = "") -> Iterator[tuple[str, Any
     elif isinstance(template, dict):
         if not isinstance(value, Mapping) or set(value) != set(template):
             raise TypeError(
-                f"`x{path}` is {_shown(value)}; pass a dictionary with "
+                f"`x{path}` is {_show(value)}; pass a dictionary with "
                 f"{', '.join(map(repr, template))}."
             )
         for key, part in template.items():
@@ -25,13 +25,13 @@ def leaves(template: Any, value: Any, path: str = "") -> Iterator[tuple[str, Any
     elif isinstance(template, (tuple, list)):
         if not isinstance(value, (tuple, list)) or len(value) != len(template):
             raise TypeError(
-                f"`x{path}` is {_shown(value)}; pass {indefinite(template)} of {len(template)}."
+                f"`x{path}` is {_show(value)}; pass {indefinite(template)} of {len(template)}."
             )
         for index, part in enumerate(template):
             yield from leaves(part, value[index], f"{path}[{index}]")
 
 
-def filled(template: Any, values: Any) -> Any:
+def fill(template: Any, values: Any) -> Any:
     """The template with `values[number]` in the place of each number.
 
     >>> filled({"a": 1, "b": (0, None)}, "xy")
@@ -40,13 +40,13 @@ def filled(template: Any, values: Any) -> Any:
     if isinstance(template, int):
         return values[template]
     if isinstance(template, dict):
-        return {key: filled(part, values) for key, part in template.items()}
+        return {key: fill(part, values) for key, part in template.items()}
     if isinstance(template, (tuple, list)):
-        return type(template)(filled(part, values) for part in template)
+        return type(template)(fill(part, values) for part in template)
     return template
 
 
-def numbered(value: Any, is_leaf: Any, found: list[Any], path: str) -> Any:
+def number_leaves(value: Any, is_leaf: Any, found: list[Any], path: str) -> Any:
     """The template of `value`; its leaves are appended to `found`. Mappings become dictionaries,
     None stays.
     """
@@ -57,18 +57,19 @@ def numbered(value: Any, is_leaf: Any, found: list[Any], path: str) -> Any:
         return len(found) - 1
     if isinstance(value, Mapping):
         return {
-            str(key): numbered(part, is_leaf, found, f"{path}[{key!r}]")
+            str(key): number_leaves(part, is_leaf, found, f"{path}[{key!r}]")
             for key, part in value.items()
         }
     if isinstance(value, (tuple, list)):
         parts = [
-            numbered(part, is_leaf, found, f"{path}[{index}]") for index, part in enumerate(value)
+            number_leaves(part, is_leaf, found, f"{path}[{index}]")
+            for index, part in enumerate(value)
         ]
         return tuple(parts) if isinstance(value, tuple) else parts
     raise TypeError(f"{path} is {indefinite(value)}")
 
 
-def _shown(value: Any) -> str:
+def _show(value: Any) -> str:
     if isinstance(value, Mapping):
         return f"a dictionary with {', '.join(map(repr, value)) or 'nothing'}"
     return f"{len(value)} parts" if isinstance(value, (tuple, list)) else indefinite(value)

@@ -65,7 +65,7 @@ def _linear(function: Any, inputs: tuple[Any, ...]) -> Any:
 
 
 @contextlib.contextmanager
-def padded_sequences() -> Generator[None]:
+def keep_sequences_padded() -> Generator[None]:
     """Packed sequences of one sample, kept at their padded length T, so that the length may be
     data: step t has `batch_sizes[t]` = 1 before the end and 0 behind it, where states stay.
     """
@@ -88,7 +88,7 @@ def padded_sequences() -> Generator[None]:
             elif name == "__getitem__" and is_ours(args, 0) and args[1] == 0:
                 return 1  # how many sequences have a first step
             elif name == "_pad_packed_sequence" and is_ours(args, 1):
-                return _padded(*args)
+                return _pad(*args)
             elif name in _CELLS and is_ours(args, 1):
                 return _recurrent(name, *args)
             return func(*args, **(kwargs or {}))
@@ -97,7 +97,7 @@ def padded_sequences() -> Generator[None]:
         yield
 
 
-def _padded(x: Any, sizes: Any, batch_first: bool, value: float, total: int) -> tuple[Any, Any]:
+def _pad(x: Any, sizes: Any, batch_first: bool, value: float, total: int) -> tuple[Any, Any]:
     torch = need("torch")
     x = torch.where(sizes[:, None] > 0, x, torch.full_like(x, value))
     x = torch.nn.functional.pad(x, (0, 0, 0, total - len(x)), value=value)

@@ -6,8 +6,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from neuromanifold.models.adapters.torch.program import Program
-from neuromanifold.models.adapters.torch.ties import Place, place, ties
+from neuromanifold.models.adapters.torch.program import TorchProgram
+from neuromanifold.models.adapters.torch.ties import StoragePlace, place, ties
 from neuromanifold.runtime.packages import need
 
 
@@ -77,14 +77,14 @@ def frozen_parameters(module: Any) -> dict[str, Any]:
     return {name: parameter for name, parameter in own.items() if name not in trained}
 
 
-def _places(tensors: Mapping[str, Any]) -> dict[str, Place]:
+def _places(tensors: Mapping[str, Any]) -> dict[str, StoragePlace]:
     return {
         name: place(str(t.device), t.data_ptr(), t.element_size(), t.shape, t.stride())
         for name, t in tensors.items()
     }
 
 
-def constants_of(exported: Any, program: Program) -> dict[str, np.ndarray]:
+def constants_of(exported: Any, program: TorchProgram) -> dict[str, np.ndarray]:
     """The values of the buffers and constants that the program reads."""
     known = {**dict(exported.named_buffers()), **exported.constants}
     return {name: to_numpy(known[name]) for name in dict.fromkeys(program.constants.values())}

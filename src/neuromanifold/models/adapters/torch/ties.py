@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 
-class Place(NamedTuple):
+class StoragePlace(NamedTuple):
     """Where a tensor lies: a storage, the first byte in it and the byte after the last, and how
     its entries are laid out.
     """
@@ -19,22 +19,24 @@ class Place(NamedTuple):
 
 def place(
     storage: Any, start: int, itemsize: int, shape: Sequence[int], strides: Sequence[int]
-) -> Place:
+) -> StoragePlace:
     """The place of a tensor whose first entry stands at byte `start` of its storage."""
     if 0 in shape:
-        return Place(storage, start, start, (tuple(shape), tuple(strides)))
+        return StoragePlace(storage, start, start, (tuple(shape), tuple(strides)))
     span = sum((n - 1) * step for n, step in zip(shape, strides, strict=True)) + 1
-    return Place(storage, start, start + span * itemsize, (tuple(shape), tuple(strides)))
+    return StoragePlace(storage, start, start + span * itemsize, (tuple(shape), tuple(strides)))
 
 
-def ties(places: Mapping[str, Place], constants: Mapping[str, Place]) -> dict[str, str]:
+def ties(
+    places: Mapping[str, StoragePlace], constants: Mapping[str, StoragePlace]
+) -> dict[str, str]:
     """For every parameter the name that stands for it: the first at the same place.
 
     >>> a = place("s", 0, 4, (2, 3), (3, 1))
     >>> ties({"embedding": a, "head": a, "other": place("s", 24, 4, (2,), (1,))}, {})
     {'embedding': 'embedding', 'head': 'embedding', 'other': 'other'}
     """
-    first: dict[Place, str] = {}
+    first: dict[StoragePlace, str] = {}
     tied = {
         name: first.setdefault(where, name) if where.stop > where.start else name
         for name, where in places.items()

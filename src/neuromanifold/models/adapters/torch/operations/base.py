@@ -64,7 +64,7 @@ def axes(dim: int | list[int] | tuple[int, ...] | None, ndim: int) -> tuple[int,
     return tuple(d % ndim for d in ((dim,) if isinstance(dim, int) else dim)) if ndim else ()
 
 
-def repeated(value: int | list[int] | tuple[int, ...], count: int) -> tuple[int, ...]:
+def repeat(value: int | list[int] | tuple[int, ...], count: int) -> tuple[int, ...]:
     """One number per spatial axis, from a number or a list."""
     values = (value,) if isinstance(value, int) else tuple(value)
     return values * count if len(values) == 1 else values

@@ -10,7 +10,7 @@ from neuromanifold.models.adapters.torch.operations.base import (
     Refusal,
     Scalar,
     Table,
-    repeated,
+    repeat,
     table,
 )
 from neuromanifold.models.adapters.torch.operations.reduction import norm
@@ -83,9 +83,9 @@ def convolution(
     y = jax.lax.conv_general_dilated(
         x if x.ndim == weight.ndim else x[None],
         weight,
-        window_strides=repeated(stride, space),
-        padding=_margins(padding, weight.shape[2:], repeated(dilation, space)),
-        rhs_dilation=repeated(dilation, space),
+        window_strides=repeat(stride, space),
+        padding=_margins(padding, weight.shape[2:], repeat(dilation, space)),
+        rhs_dilation=repeat(dilation, space),
         feature_group_count=groups,
     )
     return _with_bias(y if x.ndim == weight.ndim else y[0], bias, space)
@@ -107,9 +107,9 @@ def transposed_convolution(
         (d * (k - 1) - p, d * (k - 1) - p + extra)
         for k, d, p, extra in zip(
             weight.shape[2:],
-            repeated(dilation, space),
-            repeated(padding, space),
-            repeated(output_padding, space),
+            repeat(dilation, space),
+            repeat(padding, space),
+            repeat(output_padding, space),
             strict=True,
         )
     ]
@@ -118,8 +118,8 @@ def transposed_convolution(
         jnp.flip(_swap_channels(weight, groups), range(2, 2 + space)),
         window_strides=(1,) * space,
         padding=margins,
-        lhs_dilation=repeated(stride, space),
-        rhs_dilation=repeated(dilation, space),
+        lhs_dilation=repeat(stride, space),
+        rhs_dilation=repeat(dilation, space),
         feature_group_count=groups,
     )
     return _with_bias(y, bias, space)
@@ -152,7 +152,7 @@ def _margins(
     if padding == "same":
         totals = [d * (k - 1) for k, d in zip(window, dilation, strict=True)]
         return [(total // 2, total - total // 2) for total in totals]
-    return [(p, p) for p in repeated(padding, len(window))]
+    return [(p, p) for p in repeat(padding, len(window))]
 
 
 def _swap_channels(weight: Any, groups: int) -> Any:
@@ -181,7 +181,9 @@ def weight_norm(v: Any, g: Any, dim: int = 0) -> Any:
     return v * (g / jnp.sqrt(jnp.sum(v * v, axis=rest, keepdims=True)))
 
 
-def grouped(x: Any, weights: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Any:
+def multiply_groups(
+    x: Any, weights: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None
+) -> Any:
     """x_i W_g(i): the rows of x lie group by group, and `offs` says where each group ends."""
     if offs is None or bias is not None or (x.ndim, weights.ndim) != (2, 3):
         raise Refusal("groups other than the rows of a matrix; use torch.matmul")
@@ -206,6 +208,6 @@ LINEAR: Table = table(
         "cosine_similarity.default": cosine_similarity,
         "_weight_norm.default": weight_norm,
         "_weight_norm_interface.default": lambda v, g, dim=0: (weight_norm(v, g, dim), None),
-        "_grouped_mm.default": grouped,
+        "_grouped_mm.default": multiply_groups,
     }
-) | {"transformers.grouped_mm_fallback.default": grouped}
+) | {"transformers.grouped_mm_fallback.default": multiply_groups}

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from neuromanifold.models.adapters.torch.operations.base import Refusal, Scalar, Table, table
 
 
-def _standardised(x: Any, axes: tuple[int, ...], eps: Scalar) -> tuple[Any, Any, Any]:
+def _standardise(x: Any, axes: tuple[int, ...], eps: Scalar) -> tuple[Any, Any, Any]:
     """((x − μ)/√(σ² + ε), μ, 1/√(σ² + ε)), with the moments over `axes`."""
     mean = jnp.mean(x, axes, keepdims=True)
     centred = x - mean
@@ -26,7 +26,7 @@ def native_layer_norm(
     x: Any, shape: Sequence[int], weight: Any = None, bias: Any = None, eps: Scalar = 1e-5
 ) -> tuple[Any, Any, Any]:
     """Standardised over the last axes, then γ, β; with mean and inverse deviation."""
-    y, mean, scale = _standardised(x, tuple(range(x.ndim - len(shape), x.ndim)), eps)
+    y, mean, scale = _standardise(x, tuple(range(x.ndim - len(shape), x.ndim)), eps)
     return _affine(y, weight, bias), mean, scale
 
 
@@ -87,7 +87,7 @@ def own_statistics(
     return batch_norm(x, weight, bias, None, None, True, momentum, eps), None, None
 
 
-def recorded_statistics(*_: Any, **__: Any) -> Any:
+def refuse_statistics(*_: Any, **__: Any) -> Any:
     """Batch normalisation that records the moments of what it is given: refused."""
     raise Refusal("changes its running statistics; call `module.eval()` first")
 
@@ -109,7 +109,7 @@ def group_norm(
 ) -> Any:
     """Standardised over each group of channels and all positions."""
     grouped = x.reshape(x.shape[0], groups, -1)
-    y = _standardised(grouped, (2,), eps)[0].reshape(x.shape)
+    y = _standardise(grouped, (2,), eps)[0].reshape(x.shape)
     return _affine(y, _per_channel(weight, x.ndim), _per_channel(bias, x.ndim))
 
 
@@ -146,7 +146,7 @@ NORMALISATION: Table = table(
         "_native_batch_norm_legit_no_training.default": native_batch_norm,
         "_native_batch_norm_legit.no_stats": own_statistics,
         "_native_batch_norm_legit_functional.default _native_batch_norm_legit.default": (
-            recorded_statistics
+            refuse_statistics
         ),
         "group_norm.default": group_norm,
         "native_group_norm.default": native_group_norm,

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neuromanifold.graph.bends import pooled
-from neuromanifold.models.adapters.torch.operations.base import Refusal, Table, repeated, table
+from neuromanifold.graph.bends import take_extremes
+from neuromanifold.models.adapters.torch.operations.base import Refusal, Table, repeat, table
 from neuromanifold.models.adapters.torch.operations.reduction import extreme
 
 
@@ -21,11 +21,11 @@ def _windows(
     """(kernel, stride, margins) per spatial axis; `ceil_mode` widens the right margin to a last,
     partial window.
     """
-    kernel = repeated(kernel, space)
-    stride = repeated(stride, space) if stride not in (None, [], ()) else kernel
+    kernel = repeat(kernel, space)
+    stride = repeat(stride, space) if stride not in (None, [], ()) else kernel
     margins = []
     for length, k, s, p in zip(
-        x.shape[-space:], kernel, stride, repeated(padding, space), strict=True
+        x.shape[-space:], kernel, stride, repeat(padding, space), strict=True
     ):
         if k > length + 2 * p:
             raise Refusal(
@@ -50,20 +50,19 @@ def max_pool(
 ) -> Any:
     """The largest entry of each window; of equal ones the first carries the derivative."""
     wide = tuple(
-        d * (k - 1) + 1
-        for d, k in zip(repeated(dilation, space), repeated(kernel, space), strict=True)
+        d * (k - 1) + 1 for d, k in zip(repeat(dilation, space), repeat(kernel, space), strict=True)
     )
     _, stride, margins = _windows(x, space, wide, stride or kernel, padding, ceil_mode)
     lead = (1,) * (x.ndim - space)
     window: dict[str, Any] = {
-        "window_dimensions": lead + repeated(kernel, space),
+        "window_dimensions": lead + repeat(kernel, space),
         "window_strides": lead + stride,
         "padding": ((0, 0),) * len(lead) + tuple(margins),
         "base_dilation": (1,) * x.ndim,
-        "window_dilation": lead + repeated(dilation, space),
+        "window_dilation": lead + repeat(dilation, space),
     }
     if jnp.issubdtype(x.dtype, jnp.floating):
-        return pooled(1, window, x)
+        return take_extremes(1, window, x)
     return jax.lax.reduce_window(x, np.array(np.iinfo(x.dtype).min, x.dtype), jax.lax.max, **window)
 
 
@@ -91,12 +90,12 @@ def avg_pool(
     )
     if divisor is not None:
         return total / divisor
-    if not ceil_mode and (count_include_pad or not any(repeated(padding, space))):
+    if not ceil_mode and (count_include_pad or not any(repeat(padding, space))):
         return total / math.prod(kernel)
     counts = [
         _counts(n, k, s, p, m, include=count_include_pad)
         for n, k, s, p, (_, m) in zip(
-            x.shape[-space:], kernel, stride, repeated(padding, space), margins, strict=True
+            x.shape[-space:], kernel, stride, repeat(padding, space), margins, strict=True
         )
     ]
     return total / functools.reduce(lambda a, b: a[..., None] * b, counts)
@@ -113,7 +112,7 @@ def _counts(length: int, k: int, s: int, p: int, after: int, *, include: bool) -
 
 def adaptive_avg_pool(x: Any, size: Any, *, space: int) -> Any:
     """Means over as many nearly equal bins as asked for: [⌊il/o⌋, ⌈(i+1)l/o⌉)."""
-    sizes: Any = repeated(size, space)  # None keeps an axis
+    sizes: Any = repeat(size, space)  # None keeps an axis
     for axis, out in zip(range(x.ndim - space, x.ndim), sizes, strict=True):
         x = _bin_means(x, axis, x.shape[axis] if out is None else out)
     return x
@@ -134,7 +133,7 @@ def _bin_means(x: Any, axis: int, out: int) -> Any:
 
 def adaptive_max_pool(x: Any, size: Any, *, space: int) -> tuple[Any, None]:
     """The largest entry of each of nearly equal bins, [⌊il/o⌋, ⌈(i+1)l/o⌉) as for the means."""
-    out = repeated(size, space)
+    out = repeat(size, space)
     if not any(n % o for n, o in zip(x.shape[-space:], out, strict=True)):
         return max_pool(
             x, [n // o for n, o in zip(x.shape[-space:], out, strict=True)], space=space
@@ -179,7 +178,7 @@ def bilinear(x: Any, size: Any, align_corners: bool, *factors: Any) -> Any:
     return x
 
 
-def antialiased(x: Any, size: Any, align_corners: bool, *scales: Any, cubic: bool) -> Any:
+def resize_antialiased(x: Any, size: Any, align_corners: bool, *scales: Any, cubic: bool) -> Any:
     """Means along the last two axes under a triangle, or under Keys's weights with a = −1/2, as
     wide as the step.
     """
@@ -265,7 +264,9 @@ def _taps(
     """(index, weight, whether it lies inside) of the entries that a value between them is made
     of.
     """
-    bounded = functools.partial(_bounded, n=n, padding=padding, align_corners=align_corners)
+    bounded = functools.partial(
+        _bound_coordinate, n=n, padding=padding, align_corners=align_corners
+    )
     at = at if interpolation == 2 else bounded(at)
     if interpolation == 1:
         terms = [(jnp.round(at), jnp.ones_like(at))]
@@ -295,7 +296,7 @@ def _cubic(t: Any) -> list[Any]:
     return [far(t + 1), near(t), near(1 - t), far(2 - t)]
 
 
-def _bounded(at: Any, *, n: int, padding: int, align_corners: bool) -> Any:
+def _bound_coordinate(at: Any, *, n: int, padding: int, align_corners: bool) -> Any:
     """A coordinate as padding has it: as it is, moved to the border, or reflected there."""
     if padding == 0:
         return at
@@ -332,10 +333,10 @@ POOLING: Table = table(
         "upsample_nearest1d.vec": functools.partial(nearest, space=1),
         "upsample_bilinear2d.vec": bilinear,
         "_upsample_bilinear2d_aa.default _upsample_bilinear2d_aa.vec": functools.partial(
-            antialiased, cubic=False
+            resize_antialiased, cubic=False
         ),
         "_upsample_bicubic2d_aa.default _upsample_bicubic2d_aa.vec": functools.partial(
-            antialiased, cubic=True
+            resize_antialiased, cubic=True
         ),
         "grid_sampler_2d.default": sample_at,
     }

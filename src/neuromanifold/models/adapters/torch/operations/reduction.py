@@ -18,7 +18,7 @@ from neuromanifold.models.adapters.torch.operations.base import (
 from neuromanifold.models.adapters.torch.operations.elementwise import sign
 
 
-def reduced(function: Callable[..., Any]) -> Callable[..., Any]:
+def reduce_by(function: Callable[..., Any]) -> Callable[..., Any]:
     """ATen's signature (x, dim=None, keepdim=False) for a function of JAX's."""
 
     def operation(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
@@ -30,7 +30,7 @@ def reduced(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def whole(function: Callable[..., Any]) -> Callable[..., Any]:
     """ATen's signature (x, dtype=None): over all axes."""
-    return lambda x, dtype=None: reduced(function)(x, dtype=dtype)
+    return lambda x, dtype=None: reduce_by(function)(x, dtype=dtype)
 
 
 def variance(x: Any, dim: Any = None, correction: Any = 1, keepdim: bool = False) -> Any:
@@ -52,17 +52,17 @@ def variance_and_mean(
     x: Any, dim: Any = None, correction: Any = 1, keepdim: bool = False
 ) -> tuple[Any, Any]:
     """The variance and the mean."""
-    return variance(x, dim, correction, keepdim), reduced(jnp.mean)(x, dim, keepdim)
+    return variance(x, dim, correction, keepdim), reduce_by(jnp.mean)(x, dim, keepdim)
 
 
 def deviation_and_mean(
     x: Any, dim: Any = None, correction: Any = 1, keepdim: bool = False
 ) -> tuple[Any, Any]:
     """The root of the variance, and the mean."""
-    return deviation(x, dim, correction, keepdim), reduced(jnp.mean)(x, dim, keepdim)
+    return deviation(x, dim, correction, keepdim), reduce_by(jnp.mean)(x, dim, keepdim)
 
 
-def unbiased(function: Callable[..., Any]) -> Callable[..., Any]:
+def with_unbiased_flag(function: Callable[..., Any]) -> Callable[..., Any]:
     """The older signatures, in which a flag says whether one is subtracted."""
     return lambda x, dim=None, unbiased=True, keepdim=False: function(
         x, dim, int(unbiased), keepdim
@@ -168,35 +168,35 @@ def cumulative(function: Callable[..., Any]) -> Callable[..., Any]:
 REDUCTION: Table = table(
     {
         "sum.default": whole(jnp.sum),
-        "sum.dim_IntList": reduced(jnp.sum),
+        "sum.dim_IntList": reduce_by(jnp.sum),
         "mean.default": whole(jnp.mean),
-        "mean.dim": reduced(jnp.mean),
+        "mean.dim": reduce_by(jnp.mean),
         "prod.default": whole(jnp.prod),
-        "prod.dim_int": reduced(jnp.prod),
-        "amax.default": reduced(jnp.max),
-        "amin.default": reduced(jnp.min),
+        "prod.dim_int": reduce_by(jnp.prod),
+        "amax.default": reduce_by(jnp.max),
+        "amin.default": reduce_by(jnp.min),
         "max.default": whole(jnp.max),
         "min.default": whole(jnp.min),
         "max.dim": extreme(jnp.argmax),
         "min.dim": extreme(jnp.argmin),
         "argmax.default": position(jnp.argmax),
         "argmin.default": position(jnp.argmin),
-        "any.default any.dim any.dims": reduced(jnp.any),
-        "all.default all.dim all.dims": reduced(jnp.all),
-        "logsumexp.default": reduced(jax.scipy.special.logsumexp),
+        "any.default any.dim any.dims": reduce_by(jnp.any),
+        "all.default all.dim all.dims": reduce_by(jnp.all),
+        "logsumexp.default": reduce_by(jax.scipy.special.logsumexp),
         "var.correction": variance,
         "std.correction": deviation,
         "var_mean.correction": variance_and_mean,
-        "var.dim": unbiased(variance),
-        "std.dim": unbiased(deviation),
+        "var.dim": with_unbiased_flag(variance),
+        "std.dim": with_unbiased_flag(deviation),
         "std_mean.correction": deviation_and_mean,
-        "var_mean.dim": unbiased(variance_and_mean),
-        "std_mean.dim": unbiased(deviation_and_mean),
+        "var_mean.dim": with_unbiased_flag(variance_and_mean),
+        "std_mean.dim": with_unbiased_flag(deviation_and_mean),
         "norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype linalg_vector_norm.default": norm,
         "norm.Scalar": lambda x, order=2: norm(x, order),
         "dist.default": lambda a, b, order=2: norm(a - b, order),
         "_cdist_forward.default cdist.default": distances,
-        "nansum.default": lambda x, dim=None, keepdim=False, dtype=None: reduced(jnp.nansum)(
+        "nansum.default": lambda x, dim=None, keepdim=False, dtype=None: reduce_by(jnp.nansum)(
             x, dim, keepdim, dtype
         ),
         "sort.default": sort,

@@ -25,7 +25,7 @@ def polar(size: Any, angle: Any) -> Any:
     return jax.lax.complex(*jnp.broadcast_arrays(size * jnp.cos(angle), size * jnp.sin(angle)))
 
 
-def _scaled(y: Any, normalisation: int, n: int) -> Any:
+def _scale(y: Any, normalisation: int, n: int) -> Any:
     """ATen's numbers for a transform as it is, divided by √n, divided by n."""
     return y if normalisation == 0 else y / (math.sqrt(n) if normalisation == 1 else n)
 
@@ -37,13 +37,13 @@ def _count(shape: Sequence[int], dim: Sequence[int]) -> int:
 def transform_real(x: Any, dim: Sequence[int], normalisation: int, onesided: bool) -> Any:
     """The Fourier transform of real numbers, its last axis halved on request."""
     y = (jnp.fft.rfftn if onesided else jnp.fft.fftn)(x, axes=tuple(dim))
-    return _scaled(y, normalisation, _count(x.shape, dim))
+    return _scale(y, normalisation, _count(x.shape, dim))
 
 
 def transform_back(z: Any, dim: Sequence[int], normalisation: int, last: int) -> Any:
     """The inverse transform to real numbers, `last` of them on the last axis."""
     sizes = [*(z.shape[d] for d in dim[:-1]), last]
-    return _scaled(
+    return _scale(
         jnp.fft.irfftn(z, s=sizes, axes=tuple(dim), norm="forward"), normalisation, math.prod(sizes)
     )
 
@@ -55,7 +55,7 @@ def transform(z: Any, dim: Sequence[int], normalisation: int, forward: bool) -> 
         if forward
         else jnp.fft.ifftn(z, axes=tuple(dim), norm="forward")
     )
-    return _scaled(y, normalisation, _count(z.shape, dim))
+    return _scale(y, normalisation, _count(z.shape, dim))
 
 
 SPECTRAL: Table = table(
