@@ -217,5 +217,5 @@ def test_stable_rank():
 
 
 def test_a_wrong_number_of_samples_is_refused():
-    with pytest.raises(ValueError, match="`samples` is 0; pass at how many"):
+    with pytest.raises(ValueError, match="`samples` is 0; pass the number of samples"):
         ranks_along(lambda W, x: x @ W, np.eye(2), np.eye(2), samples=0)

@@ -18,7 +18,7 @@ LONGEST = 300
 SMALL = {
     "AffineGroup", "AvgPool", "Attention", "Block", "Cluster", "Conv", "Dense", "Elementwise", "ExtendedModel",
     "FilterScalingGroup", "Flatten", "FunctionModel", "GeneralLinearGroup", "GlobalAvgPool", "HadamardGroup", "LayerNorm",
-    "LayerUnits", "MatrixGroup", "OrthogonalGroup", "Part", "PermutationGroup", "Probe", "Quadrature", "Removal", "Residual",
+    "LayerRank", "LayerUnits", "MatrixGroup", "OrthogonalGroup", "Part", "PermutationGroup", "Probe", "Quadrature", "Removal", "Residual",
     "ScalingGroup", "Sequential", "SignGroup", "SignedPermutationGroup", "Sum", "SymmetryGroup", "Units",
 }  # fmt: skip
 """Descriptions of a few words and numbers, which Python's own `repr` of a dataclass shows; the

@@ -165,7 +165,7 @@ def test_friction_ridge_and_any_loss(key, rng):
     flow = kernel_flow(
         net, params, x, y, loss=losses.mse, ridge=0.3, friction=0.7, other=x[:2] + 0.1
     )
-    closed, solved = flow.at(3.0), flow._moved(flow._impulse_by_ode(3.0))
+    closed, solved = flow.at(3.0), flow._move(flow._impulse_by_ode(3.0))
     np.testing.assert_allclose(closed.other, solved.other, rtol=0, atol=1e-8)
     rest = flow.start - flow.kernel @ np.linalg.solve(
         flow.kernel + 0.3 / flow.curvature * np.eye(4), flow.start - y

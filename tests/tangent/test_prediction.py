@@ -69,7 +69,7 @@ def test_agrees_with_descent_on_the_linearised_model(problem, loss, curvature):
 def test_closed_form_and_ode_agree(problem):
     net, params, x, y, other = problem
     flow = kernel_flow(net, params, x, y, loss=half, other=other)
-    closed, solved = flow.at(5.0), flow._moved(flow._impulse_by_ode(5.0))
+    closed, solved = flow.at(5.0), flow._move(flow._impulse_by_ode(5.0))
     for one, two in zip(closed, solved, strict=True):
         np.testing.assert_allclose(one, two, rtol=0, atol=1e-8)
 

@@ -36,7 +36,7 @@ def keep_needed_parts(program: Program) -> Program:
     >>> from neuromanifold.graph.tracing import program_of
     >>> f = lambda w, x: (x @ w)[-1:, :2]
     >>> program = program_of(f, jax.ShapeDtypeStruct((3, 9), "float32"), jax.ShapeDtypeStruct((5, 3), "float32"))
-    >>> narrow = needed_parts(program)
+    >>> narrow = keep_needed_parts(program)
     >>> [narrow.values[node.outputs[0]].shape for node in narrow.nodes]
     [(1, 3), (3, 2), (1, 2)]
     """

@@ -12,6 +12,7 @@ from neuromanifold.models.model_kind import filters, perceptron
 from neuromanifold.numerics.validation import leading_axis
 from neuromanifold.symmetry.reduction.narrowing import PROBES
 from neuromanifold.tangent.kernel.routes import count_kept_numbers
+from neuromanifold.tangent.kernel.spectrum import trace_bytes
 
 DENSE_KERNEL = 4096  # rows of a kernel whose eigenvalues are all computed
 LANCZOS_COUNT = 64  # eigenvalues of a larger one
@@ -270,17 +271,23 @@ def _kernel_bytes(s: Subject) -> int:
 
 def spectrum_bytes(s: Subject) -> int:
     """Bytes of the whole kernel, or of Lanczos: parameters and their directions, what a pass
-    keeps, and the basis twice.
+    keeps, and the basis twice; or of as many samples' parts of the trace as the budget takes.
     """
     if dense_kernel(s):
         return _kernel_bytes(s)
-    return 8 * (4 * s.columns + 2 * s.samples * s.activations + 4 * (LANCZOS_COUNT + 16) * s.rows)
+    basis = 4 * (LANCZOS_COUNT + 16) * s.rows
+    one = trace_bytes(s.kernel)
+    return max(
+        8 * (4 * s.columns + 2 * s.samples * s.activations + basis),
+        one * min(s.samples, s.budget // one),
+    )
 
 
 def spectrum_seconds(s: Subject) -> float:
     """Seconds of the kernel's eigenvalues."""
     if not dense_kernel(s):
-        return 1.2 + compiling(s, 4) + lanczos_seconds(s)
+        traced = passes(s, 2 * s.outputs) if trace_bytes(s.kernel) <= s.budget else 0.0
+        return 1.2 + compiling(s, 4) + lanczos_seconds(s) + traced
     compiled = compiling(s, 2 if perceptron(s.f) else 6)
     return compiled + passes(s, 4 * s.outputs) + s.rows**3 * _FACTORED
 

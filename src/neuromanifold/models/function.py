@@ -55,7 +55,7 @@ def restrict(
     """`(g, chosen)`: `f` as a function of the parameters that `wrt` names, by name; the others are
     constants.
 
-    >>> g, chosen = restricted(lambda params, x: params["a"] * x + params["b"], {"a": 2.0, "b": 1.0}, "a")
+    >>> g, chosen = restrict(lambda params, x: params["a"] * x + params["b"], {"a": 2.0, "b": 1.0}, "a")
     >>> chosen, g({"a": 3.0}, np.array([[1.0]])).tolist()
     ({'a': 2.0}, [[4.0]])
     """

@@ -77,7 +77,7 @@ def largest_eigenpairs(
     `rtol=0` asks for what the dtype allows. Works under `jit`. An operator that is zero has
     eigenvalues 0.
 
-    >>> diagonal = Product(lambda d, v: d * v)
+    >>> diagonal = MatrixProduct(lambda d, v: d * v)
     >>> with jax.enable_x64(True):
     ...     found = largest_eigenpairs(diagonal, (jnp.arange(1.0, 101.0),), 100, 2)
     >>> found.values.round(10).tolist()

@@ -28,7 +28,7 @@ def colour_and_texture(index: int) -> tuple[int, str]:
 def hatch(index: int) -> dict[str, str]:
     """The same as matplotlib's options for a bar on white.
 
-    >>> hatched(7)
+    >>> hatch(7)
     {'color': '#0072b2', 'hatch': '///'}
     """
     colour, texture = colour_and_texture(index)
@@ -41,7 +41,7 @@ def gather_parts(
     """The parts as they are, or, where there are more than `most`, which can be told apart, the
     smallest of them as one.
 
-    >>> gathered((("a", 2), ("b", 1)))
+    >>> gather_parts((("a", 2), ("b", 1)))
     (('a', 2), ('b', 1))
     """
     if len(parts) <= most:

@@ -84,7 +84,7 @@ def show_record(record: Any) -> str:
 def shorten(text: str, most: int = _LONGEST) -> str:
     """The text, or as much of it as fits with an ellipsis.
 
-    >>> shortened("1 + 1 + 1", 6)
+    >>> shorten("1 + 1 + 1", 6)
     '1 + 1…'
     """
     return text if len(text) <= most else f"{text[: most - 1]}…"
@@ -93,7 +93,7 @@ def shorten(text: str, most: int = _LONGEST) -> str:
 def count_of(count: int, what: str) -> str:
     """Return a number with the noun that it counts, in the plural where there are several.
 
-    >>> counted(1, "sample"), counted(1200, "sample")
+    >>> count_of(1, "sample"), count_of(1200, "sample")
     ('1 sample', '1,200 samples')
     """
     return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -63,7 +63,7 @@ class PiecewiseLinear:
 
     E[σσ] = √(ab) (p² cos θ + m² (2/π)(sin θ + (π/2 − θ) cos θ)),  E[σ'σ'] = p² + m² (1 − 2θ/π).
 
-    >>> relu, orthogonal = PiecewiseLinear(0.25, 0.25), Geometry(1.0, 1.0, jnp.asarray(1.0), jnp.asarray(1.0))
+    >>> relu, orthogonal = PiecewiseLinear(0.25, 0.25), GaussianPair(1.0, 1.0, jnp.asarray(1.0), jnp.asarray(1.0))
     >>> round(float(relu.pairs(orthogonal, None, None).covariance) * 2 * np.pi, 5)      # E[σσ] = 1/2π
     1.0
     """

@@ -117,7 +117,7 @@ def next_orders(it: KernelProgram, errors: Any) -> tuple[int, ...] | None:
     """More nodes where an error is too large; `None` where all are fine.
 
     >>> from neuromanifold.models.layers import Dense
-    >>> wide = Program((Dense(1), Elementwise(nm.MLP((1, 1, 1), "tanh").activation[0])), (1,), "ntk", Quadrature(), (64,))
+    >>> wide = KernelProgram((Dense(1), Elementwise(nm.MLP((1, 1, 1), "tanh").activation[0])), (1,), "ntk", Quadrature(), (64,))
     >>> next_orders(wide, [1e-9]), next_orders(wide, [1e-13])
     ((128,), None)
     """

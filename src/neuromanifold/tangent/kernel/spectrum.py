@@ -20,7 +20,7 @@ from neuromanifold.runtime.memory import blocks, memory_budget
 from neuromanifold.tangent.kernel.contraction import self_traces
 from neuromanifold.tangent.kernel.ntk import ntk
 from neuromanifold.tangent.kernel.operator import kernel_product
-from neuromanifold.tangent.kernel.routes import plan
+from neuromanifold.tangent.kernel.routes import Plan, plan
 
 _DENSE_LIMIT = 4096
 _DEFAULT_COUNT = 64
@@ -208,12 +208,19 @@ def _dense(kernel: np.ndarray, vectors: bool) -> Spectrum:
     )
 
 
+def trace_bytes(made: Plan) -> int:
+    """Return the bytes of one sample's part of ‖J‖²: float64, and the copy of its factors that
+    squares of theirs are summed from.
+    """
+    return int(16 * (made.per_sample + made.per_pair))
+
+
 def _trace(f: Model, params: Any, x: Any, budget: int) -> float:
     """‖J‖², block by block; nan where the rows of a single sample are more than the budget
     holds.
     """
     made = plan(f, params, x, select(params, None), "trace")
-    at_once = int(budget // (8 * (made.per_sample + made.per_pair)))
+    at_once = budget // trace_bytes(made)
     if not at_once:
         return math.nan
     cut = (

@@ -34,7 +34,7 @@ def leaves(template: Any, value: Any, path: str = "") -> Iterator[tuple[str, Any
 def fill(template: Any, values: Any) -> Any:
     """The template with `values[number]` in the place of each number.
 
-    >>> filled({"a": 1, "b": (0, None)}, "xy")
+    >>> fill({"a": 1, "b": (0, None)}, "xy")
     {'a': 'y', 'b': ('x', None)}
     """
     if isinstance(template, int):
