@@ -173,6 +173,25 @@ def test_a_rank_planted_in_float32_is_seen_at_that_precision(rng: np.random.Gene
     assert {int(cut.block) for cut in ranks_along(net, params, x).cuts} == {2, 3, 6}
 
 
+def test_a_small_singular_value_of_a_float32_matrix_counts_where_rounding_cannot_make_it(
+    rng: np.random.Generator,
+):
+    """Rounding the entries moves it by ε‖W‖_F/2 at most, though it lies below 400 ε of the largest.
+    The control has one row that is the sum of the others.
+    """
+    epsilon = float(np.finfo(np.float32).eps)
+    left, values, right = np.linalg.svd(rng.standard_normal((400, 400)))
+    values[-1] = 1e-5 * values[0]
+    W = ((left * values) @ right).astype(np.float32)
+    exact = np.linalg.svd(W.astype(np.float64), compute_uv=False)
+    assert epsilon * np.linalg.norm(exact) < exact[-1] < 400 * epsilon * exact[0]
+    [layer] = ranks_along(lambda p, x: x @ p["w"], {"w": W}, np.ones((1, 400))).layers
+    assert int(layer.weight) == np.linalg.matrix_rank(W.astype(np.float64)) == 400
+    W[0] = W[1:].sum(axis=0)
+    [layer] = ranks_along(lambda p, x: x @ p["w"], {"w": W}, np.ones((1, 400))).layers
+    assert int(layer.weight) == 399 < np.linalg.matrix_rank(W.astype(np.float64))
+
+
 def test_the_paper_s_reading_comes_where_its_hypotheses_hold(rng: np.random.Generator):
     net = nm.MLP((3, 4, 4, 2), bias=False)
     params, x = net.init(key=jax.random.key(0)), rng.normal(size=(30, 3)).astype(np.float32)

@@ -130,7 +130,8 @@ def ranks_along(
     a layer, the stream between two blocks of a residual network. There rank Jf(x) ≤ rank ∂f/∂z and
     rank Jf(x) ≤ rank ∂z′/∂z: a cut or a block of rank k bounds the rank of all that is computed.
     In float64; a singular value counts above max(shape)·ε of the largest, ε that of the parameters'
-    own precision. Representations are streamed over `x`, within `memory`.
+    own precision, and of a weight above ε‖W‖_F, twice what rounding its entries can do: a square
+    matrix of random float32 numbers has full rank. Representations are streamed over `x`, within `memory`.
 
     >>> from neuromanifold.bottleneck import ranks_along
     >>> f = lambda params, x: jax.nn.relu(x @ params["in"]) @ params["out"]
@@ -258,11 +259,19 @@ def _layers(
                 name,
                 (outer, inner),
                 use.all_positions,
-                _rank_of(values, (outer, inner), eps),
+                _rank_of_weight(values, (outer, inner), eps),
                 _rank_of(np.linalg.svd(R / scale, compute_uv=False), R.shape, eps),
             )
         )
     return tuple(found)
+
+
+def _rank_of_weight(values: np.ndarray, shape: tuple[int, int], eps: float) -> Rank:
+    """Return the rank of W, whose entries are known to half an ε of themselves: whatever was
+    rounded to W differs from it by at most ε‖W‖_F/2 in any singular value.
+    """
+    rounding = eps * float(np.linalg.norm(values)) / (float(values.max(initial=0.0)) or 1.0)
+    return _rank_of(values, shape, max(rounding / max(1, *shape), np.finfo(np.float64).eps))
 
 
 def _rank_of(values: np.ndarray, shape: Sequence[int], eps: float) -> Rank:
